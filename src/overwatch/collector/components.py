@@ -17,7 +17,6 @@ import msgspec
 
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.command import CommandConfig
-from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import OtlpExporterConfig, OtlpHttpExporterConfig
 from overwatch.collector.exporters.object_store import ObjectStoreConfig
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
@@ -123,13 +122,6 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.SNAPSHOT_EXPORTER,
         config=WebhookConfig,
         about="Findings as messages to a server of yours; needs a `url`.",
-        factory=f"{_HERE}.exporters.notifier:Notifier",
-    ),
-    Component(
-        name="email",
-        kind=Kind.SNAPSHOT_EXPORTER,
-        config=EmailConfig,
-        about="Findings as mails; needs `host`, `from` and `to`.",
         factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(

@@ -36,7 +36,7 @@ HELP: Final[Mapping[str, str]] = {
     "overwatch_exporter_faults": "How many errors of its own did an exporter meet and outlive?",
     "overwatch_exporter_written_lines": "How many lines did a file exporter write?",
     "overwatch_exporter_lost_lines": "How many lines could a file exporter not write?",
-    "overwatch_exporter_sent_notices": "How many messages did a notifier (webhook, email, command) deliver?",
+    "overwatch_exporter_sent_notices": "How many messages did a notifier (webhook, command) deliver?",
     "overwatch_exporter_lost_notices": "How many messages were refused, or about what was over before?",
     "overwatch_exporter_kept_runs": "How many runs did object_store keep?",
     "overwatch_exporter_failed_uploads": "How many tries to keep a run failed, each of which is repeated?",

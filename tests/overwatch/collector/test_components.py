@@ -25,7 +25,6 @@ SETTINGS: Final[dict[tuple[str, str], dict[str, object]]] = {
     ("exporters", "otlp"): {"endpoint": "127.0.0.1:9", "tls": {"insecure": True}},
     ("exporters", "otlphttp"): {"endpoint": "http://127.0.0.1:9"},
     ("exporters", "webhook"): {"url": "http://127.0.0.1:9/x"},
-    ("exporters", "email"): {"host": "127.0.0.1", "from": "a@example.org", "to": ["b@example.org"]},
     ("exporters", "command"): {"argv": ["/bin/true"]},
     ("exporters", "object_store"): {"place": "DIR/runs"},
     ("exporters", "snapshots"): {"path": "DIR/snapshots.jsonl"},

@@ -34,7 +34,6 @@ ROUTES = {
 here by whoever answers the question what it could do to a training run."""
 
 CALLERS = {
-    "overwatch.collector.exporters.email",
     "overwatch.collector.exporters.webhook",
     "overwatch.collector.exporters.otlp_forward",
 }
@@ -47,8 +46,6 @@ OUTWARD = {
     "insecure_channel",
     "secure_channel",
     "create_connection",
-    "SMTP",
-    "SMTP_SSL",
     "OtlpTransport",
     "http_request",
 }

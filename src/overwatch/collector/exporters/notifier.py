@@ -29,7 +29,7 @@ _log = logging.getLogger("overwatch.collector")
 
 
 class Notifier:
-    """A frame sink that sends findings: `webhook`, `email`, `command`, by their sections."""
+    """A frame sink that sends findings: `webhook`, `command`, by their sections."""
 
     def __init__(self, config: NotifierConfig, context: Context, name: str) -> None:
         self._config = config

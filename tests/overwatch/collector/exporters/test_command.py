@@ -10,10 +10,21 @@ import psutil
 import pytest
 
 from overwatch.collector.exporters.command import CommandConfig
-from tests.overwatch.collector.exporters.test_email import notice
+from overwatch.collector.exporters.notices import Notice
+from overwatch.snapshot import Finding, Subject
 from tests.overwatch.collector.exporters.test_webhook import Books, crashed, notifying
 
 KEEP = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+
+
+def notice() -> Notice:
+    """A message about a collapse."""
+    finding = Finding(
+        id="policy-collapse:policy", code="policy-collapse", severity="critical", since=1_700_000_000.0,
+        subject=Subject(scope="policy"), message="policy collapse: KL and clip beyond their limits",
+        hint="stop; go back to the last good checkpoint", factors=("KL beyond its limit",),
+    )  # fmt: skip
+    return Notice(status="started", run_id="ppo-3", at=1_700_000_030.0, finding=finding)
 
 
 def _python(code: str, *arguments: str, timeout_s: float = 30.0) -> CommandConfig:

@@ -10,7 +10,6 @@ from overwatch.collector.service import Service
 from overwatch.config import load
 from tests import fakes
 from tests.overwatch.collector import running as collecting
-from tests.overwatch.collector.exporters.test_email import Postbox, server
 from tests.overwatch.collector.exporters.test_webhook import receiver
 
 
@@ -59,36 +58,26 @@ def test_what_became_of_messages_is_on_the_collectors_page(tmp_path: Path) -> No
             assert not counted("sent", "webhook/pager")
 
 
-def test_a_crash_is_sent_by_mail_and_to_a_command(tmp_path: Path) -> None:
+def test_a_crash_is_sent_to_two_commands(tmp_path: Path) -> None:
     """Beside one another, each with series and a note of its own."""
-    box, got = Postbox(), tmp_path / "got"
-    with server(box) as port:
-        sets = (
-            "service.pipelines.snapshots.exporters=[email, command/page]",
-            f"exporters.email={{host: 127.0.0.1, port: {port}, encryption: none}}",
-            "exporters.email={from: a@b.example, to: [c@d.example]}",
-            f"exporters.command/page.argv=[sh, -c, 'cat >> {got}']",
-        )
-        with collecting.running(tmp_path / "data", *sets) as service:
-            _crash(service)
-            box.wait(1)
-            tally = service.context.tally
-            for name in ("email", "command/page"):
-                assert collecting.eventually(
-                    lambda n=name: tally.get("overwatch_exporter_sent_notices", exporter=n)
-                )
-    assert "run crashing" in str(box.mails[0]["subject"])
-    assert b'"run_id":"crashing"' in got.read_bytes()
+    got = {name: tmp_path / name.replace("/", "-") for name in ("command", "command/page")}
+    sets = (
+        "service.pipelines.snapshots.exporters=[command, command/page]",
+        *(f"exporters.{name}.argv=[sh, -c, 'cat >> {place}']" for name, place in got.items()),
+    )
+    with collecting.running(tmp_path / "data", *sets) as service:
+        _crash(service)
+        tally = service.context.tally
+        for name in got:
+            assert collecting.eventually(
+                lambda n=name: tally.get("overwatch_exporter_sent_notices", exporter=n)
+            )
+    assert all(b'"run_id":"crashing"' in place.read_bytes() for place in got.values())
 
 
 @pytest.mark.parametrize(
     ("sets", "stated"),
     [
-        (("email.from=a@b.c", "email.to=[d@e.f]"), "exporters.email.host: "),
-        (("email.host=h", "email.to=[d@e.f]"), "exporters.email.from: "),
-        (("email.host=h", "email.from=a@b.c"), "exporters.email.to: "),
-        (("email={host: h, from: a@b.c, to: [nobody]}",), "'nobody' is no address"),
-        (("email={host: h, from: a@b.c, to: [d@e.f], encryption: ssl}",), "exporters.email.encryption"),
         (("command.timeout_s=5",), "exporters.command.argv: "),
         (("command={argv: [x], timeout_s: 100}",), "timeout_s 100"),
         (("command/page.argv=[]",), "exporters.command/page.argv: "),
