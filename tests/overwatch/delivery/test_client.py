@@ -1,4 +1,4 @@
-"""One request to a URL, as the webhook, the view commands, dcgm and the stack make it."""
+"""One request to a URL, as the webhook, and the view commands make it."""
 
 import time
 from collections.abc import Callable

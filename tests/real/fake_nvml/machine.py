@@ -77,7 +77,7 @@ class Machine:
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of a process on this machine."""
-        cleared = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OVERWATCH_DCGM_URL")
+        cleared = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
         outer = {name: value for name, value in os.environ.items() if name not in cleared}
         named = {"LD_LIBRARY_PATH": str(self._library), "FAKE_NVML": str(self._path)}
         return {**outer, "XDG_RUNTIME_DIR": str(self._folder), **named, **more}

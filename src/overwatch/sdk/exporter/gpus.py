@@ -20,7 +20,6 @@ from overwatch.catalog.machine import THROTTLE
 from overwatch.catalog.xids import XIDS, Kind
 from overwatch.events import Column, Event, LogLine, Measured, RunStarted, Severity
 from overwatch.sdk.exporter.amd import Amd
-from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
 from overwatch.sdk.exporter.gpu_sources import Question, Reading, Source, Unread, Xid
 from overwatch.sdk.exporter.lanes import Gpu, Lane, LaneMap, VisibleDevices, visible_devices
 from overwatch.sdk.exporter.nvml import Nvml
@@ -120,20 +119,9 @@ def with_files(driver: Path, control: Path) -> tuple[Make, ...]:
     return tuple(makes.values())
 
 
-def source_of(trainer: Trainer) -> Source:
-    """dcgm-exporter's page where one is given, else the package of the GPUs' vendor."""
-    url = trainer.env.get(URL_VARIABLE, "").strip()
-    if url:
-        try:
-            return Dcgm(url)
-        except ValueError as error:
-            log.warning("%s; the drivers are asked instead", error)
-    return Local(trainer.pid)
-
-
 def look_around(trainer: Trainer, within_s: float) -> VisibleDevices:
     """The GPUs that the trainer can see; none where the driver does not answer in time."""
-    source = source_of(trainer)
+    source = Local(trainer.pid)
     wake_up = threading.Condition()
     probe = Probe("gpus", lambda: visible_devices(source.open(), trainer.env), wake_up)
     with wake_up:
@@ -163,7 +151,7 @@ class Gpus:
         self._node = trainer.node
         self._limits = limits
         self._wake_up = wake_up
-        self._source = source_of(trainer)
+        self._source = Local(trainer.pid)
         self._opening = Probe("gpus", lambda: visible_devices(self._source.open(), trainer.env), wake_up)
         self._xids = Probe("xid", self._source.xids, wake_up)
         self._probes: dict[str, Probe[Mapping[str, Reading]]] = {}

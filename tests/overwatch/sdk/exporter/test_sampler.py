@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import Event, Measured
-from overwatch.sdk.exporter.gpus import SampleLimits, Trainer, look_around
+from overwatch.sdk.exporter.gpus import SampleLimits, Trainer
 from overwatch.sdk.exporter.host import Disk, Host
 from overwatch.sdk.exporter.probe import SampleLock
 from overwatch.sdk.exporter.sampler import Sampler
@@ -253,13 +253,6 @@ def test_a_driver_that_hangs_is_not_waited_for(machine: Machine) -> None:
     named = machine.words("lane_map(Trainer(node='n1'), RunStarted(at=1), 0.2)", "cuda:0")
 
     assert named == ["cuda:0@n1"]
-
-
-def test_a_page_that_is_not_there_has_no_lanes() -> None:
-    """Nobody listens where the exporter should be."""
-    trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": "http://127.0.0.1:1/metrics"})
-
-    assert look_around(trainer, 5.0).lanes == ()
 
 
 def test_the_disk_is_that_of_the_newest_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
