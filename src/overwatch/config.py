@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
-from overwatch.collector.components import ROOTS, component_of, plain_name, sections
+from overwatch.collector.components import ROOTS, component_of, sections
 from overwatch.collector.setting_types import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
@@ -81,10 +81,10 @@ def looked_at(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, 
     faults = _Faults()
     data, given = _parse(shipped(), "the shipped configuration"), dict[str, Any]()
     if path is not None:
-        given = _by_our_names(_tried(faults, partial(_read, path)), faults)
+        given = _tried(faults, partial(_read, path))
         data = _merge(data, given, "")
     for item in sets:
-        one = _by_our_names(_tried(faults, partial(_one, item)), faults)
+        one = _tried(faults, partial(_one, item))
         data, given = _merge(data, one, "", replace=False), _merge(given, one, "", replace=False)
     kind = msgspec.inspect.type_info(file_type())
     spare = _expand_all(_parse(shipped(), "the shipped configuration"), kind, "", _Faults())
@@ -141,33 +141,6 @@ def _names(given: Any, path: str) -> bool:
     for key in path.split("."):
         given = given.get(key) if isinstance(given, dict) else None
     return given is not None
-
-
-def _by_our_names(data: dict[str, Any], faults: _Faults) -> dict[str, Any]:
-    """The same with each component by our name for it; one that is there twice is a fault."""
-    found = dict(data)
-    for root in ROOTS:
-        if not isinstance(given := data.get(root), dict):
-            continue
-        found[root] = {}
-        for key, section in given.items():
-            own = plain_name(root, str(key))
-            if own in found[root]:
-                text = f"{root}.{key}: {own} is the same {root.removesuffix('s')}; leave one of the two out"
-                faults.add(f"{root}.{own}", text)
-            else:
-                found[root][own] = section
-    service = data.get("service")
-    if isinstance(service, dict) and isinstance(lines := service.get("pipelines"), dict):
-        found["service"] = {**service, "pipelines": {name: _line(line) for name, line in lines.items()}}
-    return found
-
-
-def _line(line: Any) -> Any:
-    """A pipeline with its exporters by our names."""
-    if isinstance(line, dict) and isinstance(exporters := line.get("exporters"), list):
-        return {**line, "exporters": [plain_name("exporters", str(name)) for name in exporters]}
-    return line
 
 
 def _made(data: Any, spare: Any, faults: _Faults) -> CollectorConfig:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from overwatch.catalog import ROWS
 from overwatch.cli import main
+from overwatch.collector.tally import HELP, LEVELS
 
 ROOT: Final = Path(__file__).parents[2]
 REMOVED: Final[list[dict[str, str | int]]] = tomllib.loads(
@@ -47,6 +48,8 @@ def _alerts() -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     yield from (row.name for row in ROWS)
+    yield from (f"{name}_total" for name in HELP)
+    yield from LEVELS
 
 
 def _targets() -> Iterator[str]:
@@ -108,6 +111,7 @@ def test_what_is_listed_is_gone_and_has_a_replacement(row: dict[str, str | int])
         ("config key", "exporters.prometheus.max_series"),
         ("alert", "OverwatchCollectorDown"),
         ("metric", "overwatch.policy.kl_divergence"),
+        ("metric", "otelcol_exporter_sent_spans_total"),
         ("make target", "bench-sdk"),
         ("extra", "tui"),
         ("environment variable", "OVERWATCH_RUN_ID"),

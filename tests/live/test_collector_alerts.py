@@ -40,9 +40,6 @@ def _sets(folder: Path, disk: Path) -> tuple[str, ...]:
         "receivers.otlp.protocols.http.connections.max_connections=4",
         f"receivers.otlp.protocols.grpc.tls.cert_file={folder}/server.pem",
         f"receivers.otlp.protocols.grpc.tls.key_file={folder}/server.key",
-        "exporters.otlphttp.endpoint=http://127.0.0.1:9",
-        "exporters.otlphttp.sending_queue.queue_size=10",
-        "service.pipelines.logs.exporters=[aggregator, otlp_file, otlphttp]",
     )
 
 

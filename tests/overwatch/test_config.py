@@ -75,29 +75,6 @@ def test_a_file_is_laid_over_the_shipped_one(tmp_path: Path) -> None:
     assert config.extensions["view"].endpoint == "127.0.0.1:4380"
 
 
-def test_the_names_that_otelcol_has_for_exporters_now_are_read(tmp_path: Path) -> None:
-    """`otlp_grpc` and `otlp_http` are `otlp` and `otlphttp`, in sections, pipelines and sets."""
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "exporters: {otlp_grpc: {endpoint: 'a:1'}, otlp_http/two: {endpoint: 'http://b:2'}}\n"
-        "service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator, otlp_grpc, otlp_http/two]}}}"
-    )
-    config = load(file, ["exporters.otlp_grpc.timeout=7s"])
-
-    assert config.signal_exporters == ("otlp", "otlphttp/two")
-    assert config.exporters["otlp"].endpoint == "a:1"
-    assert config.exporters["otlp"].timeout == "7s"
-    assert config.exporters["otlphttp/two"].endpoint == "http://b:2"
-
-
-def test_an_exporter_by_both_of_its_names_is_refused(tmp_path: Path) -> None:
-    """Which of the two would hold is not guessed."""
-    file = tmp_path / "mine.yaml"
-    file.write_text("exporters: {otlphttp: {endpoint: 'http://a:1'}, otlp_http: {endpoint: 'http://b:1'}}")
-    with pytest.raises(ConfigError, match=r"exporters.otlp_http: otlphttp is the same exporter"):
-        load(file, [])
-
-
 def test_pipelines_of_a_file_replace_the_shipped_ones(tmp_path: Path) -> None:
     """What a file does not list does not run."""
     file = tmp_path / "mine.yaml"
@@ -117,21 +94,6 @@ def test_a_pipeline_that_is_null_is_left_out(tmp_path: Path) -> None:
     )
     assert load(None, ["service.pipelines.traces=null"]).signals == {Signal.LOGS, Signal.METRICS}
     assert load(file, ["service.extensions=[]"]).signals == {Signal.LOGS}
-
-
-def test_a_collector_that_only_forwards_is_made_by_settings() -> None:
-    """Without a fold, whose pipelines and view go with it."""
-    config = load(
-        None,
-        [
-            "exporters.otlphttp.endpoint=http://127.0.0.1:9",
-            *(f"service.pipelines.{name}.exporters=[otlphttp]" for name in ("logs", "metrics", "traces")),
-            "service.pipelines.snapshots=null",
-            "service.extensions=[file_storage, health_check]",
-        ],
-    )
-    assert config.signal_exporters == ("otlphttp",)
-    assert not config.exporting("aggregator")
 
 
 def test_a_value_that_is_one_variable_takes_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,16 +282,18 @@ def test_the_wheel_carries_the_shipped_file(tmp_path: Path) -> None:
         assert packed.read("overwatch/collector.yaml").decode() == shipped()
 
 
+FILES = ["service.security.tls.cert_file=/a", "service.security.tls.key_file=/b"]
+
+
 @pytest.mark.parametrize("written", ["1.3", "'1.3'"])
 def test_a_word_that_looks_like_a_number_stays_a_word(written: str, tmp_path: Path) -> None:
     """As in otelcol: by `--set`, in a file, and from the environment."""
-    key = "exporters.otlphttp.tls.min_version"
-    target = "exporters.otlphttp.endpoint=https://far.example:4318"
-    made = load(None, [target, f"{key}={written}"])
-    assert made.exporters["otlphttp"].tls.min_version == "1.3"
+    key = "service.security.tls.min_version"
+    made = load(None, [*FILES, f"{key}={written}"])
+    assert made.service.security.tls.min_version == "1.3"
     file = tmp_path / "own.yaml"
-    file.write_text(f"exporters: {{otlphttp: {{tls: {{min_version: {written}}}}}}}")
-    assert load(file, [target]).exporters["otlphttp"].tls.min_version == "1.3"
+    file.write_text(f"service: {{security: {{tls: {{min_version: {written}}}}}}}")
+    assert load(file, FILES).service.security.tls.min_version == "1.3"
 
 
 def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,18 +301,18 @@ def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch:
     monkeypatch.setenv("LEAST", "1.3")
     monkeypatch.setenv("SIZE", "7")
     sets = [
-        "exporters.otlphttp.endpoint=https://far.example:4318",
+        *FILES,
         "exporters.aggregator.journal_size_mib=${env:SIZE}",
     ]
-    made = load(None, [*sets, "exporters.otlphttp.tls.min_version=${env:LEAST}"])
-    assert made.exporters["otlphttp"].tls.min_version == "1.3"
+    made = load(None, [*sets, "service.security.tls.min_version=${env:LEAST}"])
+    assert made.service.security.tls.min_version == "1.3"
     assert made.exporters["aggregator"].journal_size_mib == 7
 
 
 def test_a_number_that_is_no_such_word_is_named_as_it_is_written() -> None:
     """A wrong one, too."""
     with pytest.raises(ConfigError, match=r"min_version.*1\.30"):
-        load(None, ["exporters.otlphttp.tls.min_version=1.30"])
+        load(None, [*FILES, "service.security.tls.min_version=1.30"])
 
 
 ENDPOINTS = {

@@ -21,7 +21,6 @@ from overwatch.otlp.encode import request
 from tests import fakes, promql
 from tests.overwatch.collector.pki import authority, signed
 from tests.overwatch.collector.running import eventually, http, reported, run_started, running
-from tests.ports import free_port
 from tests.real.servers import instant_query, need, prometheus
 
 ROOT = Path(__file__).parents[2]
@@ -123,8 +122,6 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
         f"receivers.otlp.protocols.grpc.tls.cert_file={tmp_path / 'server.pem'}",
         f"receivers.otlp.protocols.grpc.tls.key_file={tmp_path / 'server.key'}",
         "exporters.aggregator.max_state_mib=8",
-        f"exporters.otlphttp.endpoint=http://127.0.0.1:{free_port()}",
-        "service.pipelines.logs.exporters=[aggregator, otlphttp]",
     )
     with running(tmp_path, *sets) as service, prometheus(tmp_path, service) as url, stormy(service):
         crowded(service)

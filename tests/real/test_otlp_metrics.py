@@ -56,19 +56,14 @@ def scraped(page: str) -> set[str]:
 
 
 @pytest.mark.timeout(120)
-def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path) -> None:
-    """Trainer to collector to VictoriaMetrics, beside the collector's own page."""
+def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainer to VictoriaMetrics, beside the page of the collector that gets its events."""
     with victoria_metrics(tmp_path) as url:
         eventually(lambda: _is_up(url), 30)
-        sets = (
-            f"exporters.otlphttp.metrics_endpoint={url}/opentelemetry/v1/metrics",
-            f"exporters.otlphttp.endpoint={url}",
-            "service.pipelines.metrics.exporters=[aggregator, otlphttp]",
-        )
-        with running(tmp_path, *sets) as service:
-            run = overwatch.sdk.start(
-                endpoint=str(service.endpoints.otlp_http), run_id="pushed", sample=True, task="t", algo="ppo"
-            )
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{url}/opentelemetry/v1/metrics")
+        with running(tmp_path) as service:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(service.endpoints.otlp_http))
+            run = overwatch.sdk.start(run_id="pushed", sample=True, task="t", algo="ppo")
             run.update(update=1, kl_divergence=0.012, entropy=0.7, value_loss=0.5, learning_rate=3e-4)
             run.envs(step=1, reward=[1.0, 2.0])
             page = service.context.urls["metrics"]

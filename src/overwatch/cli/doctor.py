@@ -117,7 +117,7 @@ def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> d
         "disk": lambda: chain(disks(held, spool_root()), synced(held.data_folder)),
         "limits": lambda: limits(held.one(OtlpConfig).limits),
         "pod": pod,
-        "names": lambda: lookups(held, endpoint),
+        "names": lambda: lookups(endpoint),
         "gpu": gpus,
         "clock": clocks,
         "versions": versions,

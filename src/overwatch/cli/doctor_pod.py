@@ -21,7 +21,6 @@ from overwatch import discovery
 from overwatch.cgroup import ControlGroup, Memory
 from overwatch.cli.doctor_machine import Verdict, failure, ok, warning
 from overwatch.collector.limits import LimitsConfig
-from overwatch.collector.settings import CollectorConfig, forwards
 
 LEAST_MEMORY: Final = 512 << 20
 """Bytes below which a collector has little room for runs."""
@@ -174,14 +173,13 @@ def _nearest(folder: Path) -> Path:
 
 
 def lookups(
-    config: CollectorConfig,
     endpoint: str | None,
     env: Mapping[str, str] = os.environ,
     resolve: Resolve = lambda host: socket.getaddrinfo(host, None),
     within_s: float = LOOKUP_S,
 ) -> Iterator[Verdict]:
-    """Whether each host that is sent to has an address, of trainers' settings and of forwarding exporters."""
-    hosts = dict(_hosts(config, endpoint, env))
+    """Whether each host that is sent to has an address."""
+    hosts = dict(_hosts(endpoint, env))
     if not hosts:
         yield ok("no other host is named")
         return
@@ -204,17 +202,9 @@ def lookups(
         )
 
 
-def _hosts(
-    config: CollectorConfig, endpoint: str | None, env: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
+def _hosts(endpoint: str | None, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Hosts, and what names them."""
     named = [(name, env.get(name)) for name in _ENDPOINTS]
-    for name, forward in forwards(config).items():
-        try:
-            targets = forward.destinations(config.exporting(name)).values()
-        except ValueError:
-            continue
-        named += [(f"exporters.{name}", to.shown) for to in targets]
     for by, url in (*named, ("--endpoint", endpoint)):
         host = urlsplit(url if url and "://" in url else f"//{url or ''}").hostname
         if host:

@@ -17,7 +17,6 @@ import msgspec
 
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.command import CommandConfig
-from overwatch.collector.exporters.forward_config import OtlpExporterConfig, OtlpHttpExporterConfig
 from overwatch.collector.exporters.object_store import ObjectStoreConfig
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
@@ -66,8 +65,6 @@ class Component:
     """Whether there may be more of it, each by a name of its own: `type/name`, as in otelcol."""
     is_early: bool = False
     """Of an extension: whether it starts before anything else; others start once there can be frames."""
-    newer: str | None = None
-    """The name that otelcol gave it in 0.144, which is read too."""
 
 
 COMPONENTS: Final[tuple[Component, ...]] = (
@@ -100,22 +97,6 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         config=OtlpFileConfig,
         about="Batches as OTLP JSON files with an index, which replay reads.",
         factory=f"{_HERE}.exporters.otlp_file:OtlpFileExporter",
-    ),
-    Component(
-        name="otlp",
-        kind=Kind.BATCH_EXPORTER,
-        config=OtlpExporterConfig,
-        about="Batches to another OTLP server, over gRPC; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
-        newer="otlp_grpc",
-    ),
-    Component(
-        name="otlphttp",
-        kind=Kind.BATCH_EXPORTER,
-        config=OtlpHttpExporterConfig,
-        about="Batches to another OTLP server, over HTTP; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
-        newer="otlp_http",
     ),
     Component(
         name="webhook",
@@ -216,17 +197,6 @@ def row_of(config: type[msgspec.Struct]) -> Component:
     return next(one for one in COMPONENTS if one.config is config)
 
 
-def plain_name(root: str, name: str) -> str:
-    """Our name for a component, which may be given by otelcol's newer one.
-
-    >>> plain_name("exporters", "otlp_http/second")
-    'otlphttp/second'
-    """
-    kind, slash, own = name.partition("/")
-    newer = {one.newer: one.name for one in table(root).values() if one.newer is not None}
-    return f"{newer.get(kind, kind)}{slash}{own}"
-
-
 def sections(root: str) -> type[msgspec.Struct]:
     """What stands under a key of the file, by type; a section that needs nothing can be left out."""
     fields: list[tuple[str, type] | tuple[str, type, Any]] = []
@@ -249,6 +219,4 @@ def sections(root: str) -> type[msgspec.Struct]:
 def patterns(root: str, refs: Mapping[str, object]) -> dict[str, object]:
     """What JSON Schema needs of further names; `refs` is what it has of a section, by the section's type."""
     several = [one for one in table(root).values() if one.is_several]
-    named = {f"^{one.name}/{_PATTERN}$": refs[one.config.__name__] for one in several}
-    newer = {f"^{one.newer}(/{_PATTERN})?$": refs[one.config.__name__] for one in several if one.newer}
-    return named | newer
+    return {f"^{one.name}/{_PATTERN}$": refs[one.config.__name__] for one in several}

@@ -66,9 +66,6 @@ class Context:
     """What a thread that computes calls before it works."""
     limiters: dict[str, ConnectionLimiter] = field(default_factory=dict)
     """The connections of each web listener, by its name."""
-    queues: dict[str, Callable[[], tuple[int, float]]] = field(default_factory=dict)
-    """Of exporters that give up what waits too long: bytes that they have read and not sent, and which share
-    of all that may wait does."""
     needing: list[Callable[[RunLine], bool]] = field(default_factory=list)
     """Of exporters that keep runs elsewhere: whether one has still to keep a run."""
     fixed: frozenset[str] = frozenset()

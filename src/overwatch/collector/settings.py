@@ -16,11 +16,6 @@ from overwatch.collector.auth import Role
 from overwatch.collector.budget import Part, Row, Written
 from overwatch.collector.components import ROOTS, Kind, of_kinds, row_of, type_of
 from overwatch.collector.exporters.aggregator import AggregatorConfig
-from overwatch.collector.exporters.forward_config import (
-    ForwardConfig,
-    OtlpExporterConfig,
-    OtlpHttpExporterConfig,
-)
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.extensions.file_storage import JOURNAL_MIB, FileStorageConfig
@@ -30,7 +25,6 @@ from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import MetricsConfig
-from overwatch.delivery.connection import tls_context
 from overwatch.diagnose.judging import DiagnosisConfig, unknown
 from overwatch.journal import Signal
 
@@ -183,7 +177,6 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What cannot work, as (path, what is wrong and what to do)."""
     yield from _undefined(config)
     yield from _wiring(config)
-    yield from _forwarding(config)
     yield from _apart(config)
     for listener in listeners(config):
         yield from _reach(config.service.security, listener)
@@ -273,28 +266,6 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
 def _defined(config: CollectorConfig, *kinds: Kind) -> tuple[str, ...]:
     """Whole names of the components of some kinds."""
     return tuple(name for row in of_kinds(*kinds) for name in config.every(row.config))
-
-
-def forwards(config: CollectorConfig) -> dict[str, ForwardConfig]:
-    """The exporters that send to other servers, by name."""
-    return {**config.every(OtlpExporterConfig), **config.every(OtlpHttpExporterConfig)}
-
-
-def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
-    """What is wrong with the exporters that send to other servers, where a pipeline has them."""
-    own = {one.endpoint for one in listeners(config) if one.path.startswith("receivers.")}
-    for name, forward in forwards(config).items():
-        signals = config.exporting(name)
-        try:
-            targets = forward.destinations(signals).values()
-        except ValueError as error:
-            yield f"exporters.{name}", str(error)
-            continue
-        if any(to.origin.authority in own for to in targets):
-            yield f"exporters.{name}.endpoint", "the collector would send to itself; name another server"
-        if signals and forward.sending_queue.storage and "file_storage" not in config.service.extensions:
-            where = f"exporters.{name}.sending_queue.storage"
-            yield where, "file_storage does not run; add it to service.extensions, or leave `storage` out"
 
 
 def _apart(config: CollectorConfig) -> Iterator[tuple[str, str]]:
@@ -395,16 +366,5 @@ def unusable(config: CollectorConfig) -> Iterator[str]:
             guard.certificates(listener.tls, shared=False)
         except (OSError, ValueError) as error:
             found[f"tls: {error}"] = None
-    for name, forward in forwards(config).items():
-        try:
-            targets = forward.destinations(config.exporting(name)).values()
-        except ValueError:  # what cannot work by itself: `settings.problems`
-            continue
-        for tls in [to.origin.tls for to in targets if to.origin.tls is not None]:
-            try:
-                tls_context(tls)
-            except OSError as error:
-                files = ", ".join(file for file in (tls.authorities, tls.certificate, tls.key) if file)
-                found[f"exporters.{name}.tls: {files}: {error.strerror or error}"] = None
     yield from found
     yield from (f"{path}: {what}" for path, what in unknown(config.diagnosis))

@@ -26,13 +26,11 @@ HELP: Final[Mapping[str, str]] = {
         for verb, stated in (
             ("sent", "did an exporter deliver"),
             ("send_failed", "could an exporter not deliver"),
-            ("enqueue_failed", "did an exporter give up while they waited"),
         )
     },
     "overwatch_receiver_rejected_items": "How many items of accepted requests could not be used?",
     "overwatch_receiver_refused_requests": "How many requests were turned away, by reason?",
     "overwatch_listener_refused_requests": "How many requests did a listener not let in, by what decided?",
-    "overwatch_exporter_dropped_items": "How many items did an exporter give up, by reason?",
     "overwatch_exporter_faults": "How many errors of its own did an exporter meet and outlive?",
     "overwatch_exporter_written_lines": "How many lines did a file exporter write?",
     "overwatch_exporter_lost_lines": "How many lines could a file exporter not write?",

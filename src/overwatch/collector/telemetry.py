@@ -147,13 +147,10 @@ class SelfMetrics:
             page.gauge("overwatch_journal_waiting_seconds", asks, "", pace.waiting_s)
         for name, waiting in sorted(journal.backlog.items()):
             labels = labels_text({"exporter": name})
-            read, full = self._context.queues.get(name, lambda: (0, 0.0))()
             asks = "How many bytes wait for an exporter?"
-            page.gauge("otelcol_exporter_queue_size", asks, labels, waiting + read)
-            # One that gives up what waits too long has less room than the journal: as much as would fill it.
-            most = (waiting + read) / full if read + waiting and full else journal.capacity_bytes
+            page.gauge("otelcol_exporter_queue_size", asks, labels, waiting)
             asks = "How many bytes may wait for an exporter?"
-            page.gauge("otelcol_exporter_queue_capacity", asks, labels, most)
+            page.gauge("otelcol_exporter_queue_capacity", asks, labels, journal.capacity_bytes)
             asks = "How many batches, those of earlier lives included, has an exporter not read?"
             page.gauge("overwatch_exporter_queue_batches", asks, labels, journal.lag(name).batches)
 

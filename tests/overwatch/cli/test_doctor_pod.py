@@ -14,7 +14,6 @@ import pytest
 from overwatch.cli.doctor_machine import State, Verdict
 from overwatch.cli.doctor_pod import LOOKUP_S, limits, lookups, pod, synced
 from overwatch.collector.limits import LimitsConfig
-from overwatch.config import load
 from tests.overwatch.test_cgroup import v2
 
 MIB = 1 << 20
@@ -108,7 +107,7 @@ def test_a_name_without_an_address_is_named_with_what_names_it() -> None:
         "OVERWATCH_ENDPOINT": "http://gone.rl.svc:4318",
     }
     try:
-        found = list(lookups(load(None, ()), "slow:4317", env, resolve, 0.2))
+        found = list(lookups("slow:4317", env, resolve, 0.2))
     finally:
         over.set()
     assert sorted(asked) == ["gone.rl.svc", "slow", "tower.rl.svc"]
@@ -121,12 +120,12 @@ def test_a_name_without_an_address_is_named_with_what_names_it() -> None:
 
 def test_real_names_are_looked_up() -> None:
     """By the system's resolver; a name of the domain `invalid` never has an address."""
-    found = list(lookups(load(None, ()), "http://localhost:4318", {"OVERWATCH_ENDPOINT": "http://x.invalid"}))
+    found = list(lookups("http://localhost:4318", {"OVERWATCH_ENDPOINT": "http://x.invalid"}))
     assert {one.found.partition(" ")[0]: one.state for one in found} == {
         "x.invalid": State.FAILURE,
         "localhost": State.OK,
     }
-    assert [one.found for one in lookups(load(None, ()), None, {})] == ["no other host is named"]
+    assert [one.found for one in lookups(None, {})] == ["no other host is named"]
 
 
 def test_a_write_reaches_the_disk_and_leaves_nothing(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ SETTINGS: Final[dict[tuple[str, str], dict[str, object]]] = {
     ("exporters", "aggregator"): {"max_runs": 7},
     ("exporters", "prometheus"): {"endpoint": LISTEN},
     ("exporters", "otlp_file"): {"path": "DIR/otlp"},
-    ("exporters", "otlp"): {"endpoint": "127.0.0.1:9", "tls": {"insecure": True}},
-    ("exporters", "otlphttp"): {"endpoint": "http://127.0.0.1:9"},
     ("exporters", "webhook"): {"url": "http://127.0.0.1:9/x"},
     ("exporters", "command"): {"argv": ["/bin/true"]},
     ("exporters", "object_store"): {"place": "DIR/runs"},

@@ -13,30 +13,30 @@ from overwatch.cli.configuration import config as config_command
 from overwatch.collector import Service
 from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.config import ConfigError, as_yaml, load
+from overwatch.events import LogLine, Severity
 from overwatch.feeds.recording import Recording
 from tests import fakes
 from tests.overwatch.collector.exporters.test_webhook import receiver
-from tests.overwatch.collector.forwarding import counted, eventually, give, line, sets, trouble
-from tests.overwatch.collector.running import http, reported, running
-from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
-from tests.overwatch.delivery.evil import OK, evil, serving
-from tests.overwatch.delivery.test_http import SLOW
-from tests.ports import free_port
+from tests.overwatch.collector.running import eventually, http, reported, running
 
 TEXT = """
 exporters:
-  otlp/second: {endpoint: "127.0.0.1:9", tls: {insecure: true}}
-  otlphttp/b: {endpoint: "http://127.0.0.1:9", headers: {authorization: "${env:CANARY}"}}
   otlp_file/copy: {path: COPY}
-  webhook/chat: {url: "http://127.0.0.1:9/x", shape: slack}
+  webhook/chat: {url: "http://127.0.0.1:9/x", shape: slack, headers: {x-key: "${env:CANARY}"}}
   webhook/unused:
   snapshots/copy: {path: COPY.jsonl}
   prometheus/teams: {endpoint: "127.0.0.1:0", per_env: 3}
 service:
   pipelines:
-    logs: {receivers: [otlp], exporters: [aggregator, otlp_file, otlp_file/copy, otlp/second, otlphttp/b]}
+    logs: {receivers: [otlp], exporters: [aggregator, otlp_file, otlp_file/copy]}
     snapshots: {receivers: [aggregator], exporters: [webhook/chat, snapshots/copy, prometheus/teams]}
 """
+
+
+def give(service: Service, body: bytes) -> None:
+    """Hand a request to a collector, which must accept it."""
+    url = f"{service.endpoints.otlp_http}/v1/logs"
+    assert http(url, body, content_type="application/x-protobuf").status == 200
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
 
     shown = yaml.safe_load(printed)["exporters"]
     assert list(yaml.safe_load(TEXT)["exporters"]) == [name for name in shown if "/" in name]
-    assert shown["otlp/second"]["timeout"] == "5s"
+    assert shown["otlp_file/copy"]["compression"] == "zstd"
     assert shown["prometheus/teams"]["per_env"] == 3
     assert shown["webhook"].get("url") is None
     assert "s3cr3t" not in printed
@@ -63,25 +63,23 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
     again.write_text(printed.replace("[REDACTED]", "http://127.0.0.1:9/x"))
     assert list(load(again, []).every(WebhookConfig)) == ["webhook", "webhook/chat", "webhook/unused"]
     assert load(written, []).digest() == found.digest()
-    assert load(written, ["exporters.otlp/second.timeout=6s"]).digest() != found.digest()
+    assert load(written, ["exporters.prometheus/teams.per_env=4"]).digest() != found.digest()
 
 
 @pytest.mark.parametrize(
     ("setting", "stated"),
     [
-        ("exporters.otlp/second.endpont=1", "exporters.otlp/second.endpont: unknown key; did you"),
-        ("exporters.otlp/second.timeout=301s", "exporters.otlp/second: timeout 301s"),
+        ("exporters.webhook/chat.ulr=1", "exporters.webhook/chat.ulr: unknown key; did you"),
         ("exporters.otlp_file/copy.budget.run_mib=x", "exporters.otlp_file/copy.budget.run_mib: Exp"),
         ("exporters.foo/x.a=1", "exporters.foo/x: there are no several exporters of type 'foo'"),
         ("exporters.aggregator/x.a=1", "exporters.aggregator/x: there are no several"),
-        ("exporters.otlp/.a=1", "exporters.otlp/: '' is no name"),
-        ("exporters.otlp/a b.endpoint=1", "exporters.otlp/a b: 'a b' is no name"),
+        ("exporters.otlp_file/.a=1", "exporters.otlp_file/: '' is no name"),
+        ("exporters.otlp_file/a b.path=1", "exporters.otlp_file/a b: 'a b' is no name"),
         ("exporters.otlp/a/b.endpoint=1", "exporters.otlp/a/b: 'a/b' is no name"),
         ("exporters.type/name.otlp=1", "exporters.type/name: there are no several exporters of type 'type'"),
         ("exporters.otlp_file/more.compression=none", "missing required field `path`"),
-        ("service.pipelines.logs.exporters=[aggregator, otlp/third]", "'otlp/third' is not defined here"),
+        ("service.pipelines.logs.exporters=[aggregator, otlp_file/x]", "'otlp_file/x' is not defined here"),
         ("service.pipelines.snapshots.exporters=[webhook/unused]", "exporters.webhook/unused.url: "),
-        ("exporters.otlphttp/b.endpoint=http://127.0.0.1:4318", "exporters.otlphttp/b.endpoint: the"),
         ("exporters.prometheus/teams.endpoint=0.0.0.0:1", "exporters.prometheus/teams.endpoint: 0"),
     ],
 )  # fmt: skip
@@ -99,67 +97,42 @@ def test_two_that_would_write_to_one_place_are_refused(written: Path, tmp_path: 
 
 
 def test_the_schema_of_the_configuration_knows_them(written: Path) -> None:
-    """As patterns of keys, so that an editor accepts what the collector does, by newer names too."""
+    """As patterns of keys, so that an editor accepts what the collector does."""
     stated = json.loads(CliRunner().invoke(config_command, ["schema"]).output)
     patterns = stated["$defs"]["Exporters"]["patternProperties"]
     names = [name for name in yaml.safe_load(TEXT)["exporters"] if "/" in name]
-    for name in (*names, "otlp_grpc", "otlp_grpc/second", "otlp_http", "otlp_http/second"):
+    for name in names:
         assert sum(re.search(pattern, name) is not None for pattern in patterns) == 1, name
-    assert not any(re.search(pattern, "otlp_http2/second") for pattern in patterns)
+    assert not any(re.search(pattern, "otlp_file2/second") for pattern in patterns)
     assert {one["$ref"].rpartition("/")[2] for one in patterns.values()} <= stated["$defs"].keys()
     listed = CliRunner().invoke(config_command, ["components"]).output
     assert yaml.safe_load(listed)["exporters"]["type/name"]["settings"]["webhook"]
 
 
-@pytest.mark.parametrize("script", [*SLOW[:1], None])
-def test_a_dead_one_holds_up_no_other_of_its_kind(script: object, tmp_path: Path) -> None:
-    """A target that hangs or is not there: its lines wait for it alone, and health names it alone."""
-    names = ("otlphttp", "otlphttp/second")
-    with evil(serving(OK)) as good, evil(script if callable(script) else serving(OK)) as hung:
-        dead = f"http://127.0.0.1:{free_port()}" if script is None else hung.endpoint
-        more = (
-            *sets("otlphttp", dead, "exporters.otlphttp.timeout=200ms"),
-            *sets("otlphttp/second", good.endpoint),
-            f"exporters.otlp_file/copy.path={tmp_path / 'copy'}",
-            "service.pipelines.logs.exporters=[aggregator, otlp_file, otlp_file/copy, "
-            + ", ".join(names) + "]",
-        )  # fmt: skip
-        with running(tmp_path, *more) as service:
-            for number in range(1, 21):
-                give(service, line(RUN, number))
-            eventually(lambda: counted(service, "sent", name=names[1]) == 20)
-            eventually(lambda: counted(service, "sent", name="otlp_file/copy") == 20)
-            assert eventually(lambda: len(shown(service)) >= 20 and shown(service)[-20:]) == numbered(1, 20)
-            assert eventually(lambda: trouble(service, names[0]))
-            assert trouble(service, names[1]) == ""
-            assert counted(service, "sent", name=names[0]) == 0
-            assert lines(good) == numbered(1, 20)
-            _each_is_on_the_page(service, (*names, "otlp_file", "otlp_file/copy"))
-        assert (tmp_path / "journal" / "otlphttp%2Fsecond.cursor").exists()
-        with (
-            evil(serving(OK)) as back,
-            running(tmp_path, *more, f"exporters.otlphttp.endpoint={back.endpoint}"),
-        ):
-            back.wait(lambda it: len(lines(it)) == 20)
-            assert lines(back) == numbered(1, 20)
-    assert lines(good) == numbered(1, 20)
+def test_two_recordings_have_a_place_and_counters_of_their_own(tmp_path: Path) -> None:
+    """Both hold every line, and each is on the collector's page."""
+    names = ("otlp_file", "otlp_file/copy")
+    more = (
+        f"exporters.otlp_file/copy.path={tmp_path / 'copy'}",
+        f"service.pipelines.logs.exporters=[aggregator, {', '.join(names)}]",
+    )
+    with running(tmp_path, *more) as service:
+        for number in range(1, 21):
+            event = LogLine(at=time.time_ns(), severity=Severity.WARNING, message=f"line {number}")
+            give(service, reported("run", [event], number))
+        tally = service.context.tally
+        for name in names:
+            assert eventually(
+                lambda one=name: tally.get("otelcol_exporter_sent_log_records", exporter=one) == 20
+            )
+        page = http(f"{service.endpoints.telemetry}/metrics").body.decode()
+        for name in names:
+            assert f'otelcol_exporter_queue_size{{exporter="{name}"}}' in page
+            assert f'overwatch_recording_budget_bytes{{exporter="{name}"}}' in page
+    assert (tmp_path / "journal" / "otlp_file%2Fcopy.cursor").exists()
     for folder in ("otlp", "copy"):
         assert Recording(tmp_path / folder).bad_batches == 0
         assert (tmp_path / folder / "logs.jsonl").read_text().count('"line ') == 20
-
-
-def _each_is_on_the_page(service: Service, names: tuple[str, ...]) -> None:
-    """A queue and counters of its own."""
-    page = http(f"{service.endpoints.telemetry}/metrics").body.decode()
-    for name in names:
-        assert f'otelcol_exporter_queue_size{{exporter="{name}"}}' in page
-        assert f'otelcol_exporter_sent_log_records_total{{exporter="{name}"}}' in page
-    for name in ("otlp_file", "otlp_file/copy"):
-        assert f'overwatch_recording_budget_bytes{{exporter="{name}"}}' in page
-    health = json.loads(http(f"{service.context.urls.get('health_check')}/").body)
-    reported = health["components"]["pipeline:logs"]["components"]
-    assert not reported["exporter:otlphttp"]["healthy"]
-    assert reported["exporter:otlphttp/second"]["healthy"]
 
 
 def test_two_webhooks_send_the_same_and_one_that_refuses_is_named(tmp_path: Path) -> None:

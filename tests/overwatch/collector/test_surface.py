@@ -35,7 +35,6 @@ here by whoever answers the question what it could do to a training run."""
 
 CALLERS = {
     "overwatch.collector.exporters.webhook",
-    "overwatch.collector.exporters.otlp_forward",
 }
 """Modules of the collector that open connections by themselves, to addresses of the configuration only."""
 

@@ -52,9 +52,9 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="exporter-queue-full",
-        means="More than four fifths of what may wait for an exporter waits: soon it gives up the oldest.",
+        means="More than four fifths of what may wait for an exporter waits: soon senders are refused.",
         confirm="See `otelcol_exporter_queue_size` beside its capacity, by exporter; is it still growing?",
-        act="Look whether the destination of that exporter answers; give it more room only after that.",
+        act="Look whether the disk of that exporter is slow or full; give it more room only after that.",
     ),
     Runbook(
         code="storage-filling",
@@ -98,12 +98,6 @@ ENTRIES: Final = (
             "Replace the file; the collector takes it up by itself. `helm upgrade` renews a certificate that "
             "the chart made; one of cert-manager is renewed by it, so look why it was not."
         ),
-    ),
-    Runbook(
-        code="exporter-dropping",
-        means="An exporter gave up what it could not deliver: its destination misses it.",
-        confirm="See `otelcol_exporter_enqueue_failed_log_records_total` and its siblings, by exporter.",
-        act="Make the destination answer. What is here is whole: recording and terminal miss nothing.",
     ),
     Runbook(
         code="telemetry-dropped",

@@ -180,14 +180,6 @@ def _certificate(plan: Plan) -> Alert:
 def _lost(plan: Plan) -> Iterator[Alert]:
     for code, name, by, hold_s, summary, more in (
         (
-            "exporter-dropping",
-            "otelcol_exporter_enqueue_failed_log_records_total",
-            _EXPORTER,
-            15,
-            "An exporter gave up what it could not deliver.",
-            {"exporter": "x"},
-        ),
-        (
             "connections-refused",
             "overwatch_listener_turned_away_connections_total",
             _LISTENER,
