@@ -1,6 +1,5 @@
 """A collector as shipped in a small memory group: not killed, no start repeats a kill, it answers."""
 
-import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -13,12 +12,10 @@ import pytest
 
 from overwatch.events import Event, Origin, Record
 from overwatch.otlp.encode import request
-from overwatch.recordings.index import Located
 from tests import fakes
 from tests.e2e.collecting import until
-from tests.e2e.killing import Collector, indexed
+from tests.e2e.killing import Collector
 from tests.e2e.memory_groups import MemoryGroup, memory_group
-from tests.overwatch.collector.running import http
 
 GAUGES = 66_000
 PER_BODY = 3000
@@ -53,19 +50,6 @@ class Grouped(Collector):
             return 0
         finally:
             connection.close()
-
-    def lives_on(self) -> bool:
-        """Whether it goes on with the past behind it, once either that or its end is known."""
-        page = f"{self.endpoints.telemetry}/metrics" if self.endpoints else ""
-
-        def is_known() -> bool:
-            with contextlib.suppress(OSError):
-                return not self.is_alive or b"overwatch_tower_frame_timestamp_seconds" in http(page).body
-            return False
-
-        until(is_known, "a frame or an end", 60)
-        time.sleep(1.0)
-        return self.is_alive
 
     @property
     def is_alive(self) -> bool:
@@ -121,22 +105,3 @@ def test_a_small_group_holds_a_collector_as_shipped(tmp_path: Path, mib: int) ->
         again = [fakes.started(time.time_ns(), n_envs=1)]
         until(lambda: collector.post(body("again", 1, again)) == 200, f"an answer:\n{collector.log}")
         assert group.kills == 0
-
-
-def test_kills_end_where_the_limit_is_set_too_high(tmp_path: Path) -> None:
-    """A few starts may be killed by the past; the next folds nothing of it, and the recording has all."""
-    with memory_group(f"overwatch-{os.getpid()}-high", 200) as group:
-        with Grouped(tmp_path, group, "receivers.otlp.limits.limit_mib=8192") as collector:
-            collector.start()
-            accepted = [collector.post(each) for each in flood()].count(200)
-            lives = 1
-            while not collector.lives_on():
-                lives += 1
-                assert lives <= 5, collector.log
-                collector.start()
-            assert group.kills
-            assert "left out of the live view" in collector.log
-            assert collector.post(body("again", 1, [fakes.started(time.time_ns(), n_envs=1)])) == 200
-            collector.stop()
-        located = [entry for entry in indexed(tmp_path / "otlp") if isinstance(entry, Located)]
-        assert len(located) > accepted

@@ -87,17 +87,14 @@ class Checkpoints:
         self._work = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=_PART, daemon=True)
 
-    def load(self, *, is_wanted: bool = True) -> tuple[Resumed, int] | None:
-        """The newest checkpoint that can be used and the position after it, or `None`.
-
-        Where none `is_wanted` only the `floor` is learned.
-        """
+    def load(self) -> tuple[Resumed, int] | None:
+        """The newest checkpoint that can be used and the position after it, or `None`."""
         self._found = sorted(
             ((turn, kept) for turn in range(len(NAMES)) if (kept := self._read(NAMES[turn])) is not None),
             key=lambda found: (found[1].position, found[1].tick),
             reverse=True,
         )
-        for turn, kept in self._found if is_wanted else ():
+        for turn, kept in self._found:
             try:
                 fold = Fold.load(kept.fold)
             except Exception as error:  # noqa: BLE001 whatever it is, starting never needs a person

@@ -40,7 +40,6 @@ from overwatch.collector.telemetry import SelfMetrics
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal
-from overwatch.runs import Room
 from overwatch.serve.archive import Archive, Keeping
 from overwatch.serve.keeping import REASONS, Limits
 from overwatch.serve.stream import FrameNotifier
@@ -54,7 +53,6 @@ DRAIN_S: Final = 20.0
 
 ENOUGH: Final = 1024
 """Connections of one listener that need no condition: a thousand trainers fit."""
-_MOST_HALVINGS: Final = 3
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -255,7 +253,7 @@ class Service:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
             self._after = None if resumed is None else resumed.tick
-        resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
+        resumed = resumed or Resumed(past=None if self._storage is None else self._storage.past)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
         context = self.context
@@ -279,7 +277,7 @@ class Service:
             baseline=_baseline(self.config.one(AggregatorConfig).baseline),
             preset=self.config.one(AggregatorConfig).preset,
             diagnosis=None if self.config.diagnosis == DiagnosisConfig() else self.config.diagnosis,
-            room=self._room(),
+            room=self.config.one(AggregatorConfig).room(self.config.one(OtlpConfig).limits),
         )
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self.context.aggregator
@@ -303,19 +301,6 @@ class Service:
             self.context.health.failed(
                 "open_files", f"the limit of open files lets in {found}; raise it: ulimit -n, LimitNOFILE"
             )
-
-    def _room(self) -> Room:
-        """How much the fold may hold: half for each life in a row that was killed for want of memory."""
-        room = self.config.one(AggregatorConfig).room(self.config.one(OtlpConfig).limits)
-        killed = 0 if self._storage is None else self._storage.lives.killed
-        if not killed:
-            return room
-        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, _MOST_HALVINGS))
-        _log.warning(
-            "%d lives in a row were killed for want of memory: runs may have %d MiB instead of %d",
-            killed, less.bytes >> 20, room.bytes >> 20,
-        )  # fmt: skip
-        return less
 
     def _exported(self) -> list[OtlpFileExporter]:
         return [part for part in self._started if isinstance(part, OtlpFileExporter)]

@@ -15,7 +15,7 @@ from overwatch.collector.checkpoints import Checkpoints
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig
-from overwatch.collector.lives import Lives
+from overwatch.collector.past_memory import PastMemory
 from overwatch.fold import SLOW_NS
 from overwatch.journal import Cursor, DurableJournal, Folder, FolderLostError, JournalLimits
 from overwatch.journal.batches import SEGMENT_BYTES
@@ -52,8 +52,8 @@ class Storage:
         )
         try:
             self.checkpoints = Checkpoints(self._folder, health)
-            self.lives = Lives(self._folder, health, memory)
-            self._loaded = self.checkpoints.load(is_wanted=not self.lives.folds_nothing)
+            self.past = PastMemory(health, memory)
+            self._loaded = self.checkpoints.load()
             report, floor = partial(health.report, _PART), self.checkpoints.floor
             self.journal = DurableJournal(self._folder, self.clock, limits, floor=floor, report=report)
         except BaseException:
@@ -69,25 +69,23 @@ class Storage:
         """The aggregator's cursor and where it goes on; `None` where nothing came before."""
         (resumed, position), self._loaded = self._loaded or (Resumed(), self.journal.first_sequence), None
         is_new = resumed.tick == 0 and position == self.journal.opened_at
-        if not is_new and not self.lives.has_room():
+        if not is_new and not self.past.has_room():
             # What began empty is what a replay of this life begins with too.
-            self.lives.leave_out("all that was known of earlier lives")
+            self.past.leave_out("all that was known of earlier lives")
             is_new, position = True, self.journal.opened_at
         cursor = self.journal.cursor("aggregator", position, made=True)
         self.checkpoints.attach(self.journal, cursor)
-        resumed.past = self.lives
+        resumed.past = self.past
         return cursor, None if is_new else resumed
 
     def start(self) -> None:
         """Begin to keep checkpoints."""
         self.checkpoints.start()
-        self.lives.start()
         self._health.watch(_PART, self._goes_on)
 
     def stop(self) -> None:
         """Write what waits and let go of the folder."""
         self.checkpoints.stop()
-        self.lives.stop()
         self.journal.close()
         self._folder.close()
 

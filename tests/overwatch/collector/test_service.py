@@ -15,9 +15,7 @@ import pytest
 
 from overwatch import discovery
 from overwatch.collector import Service, StartError
-from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.health import Phase
-from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.config import load
 from overwatch.discovery import Endpoints
 from overwatch.serve.stream import FrameNotifier
@@ -320,17 +318,3 @@ def test_a_data_folder_that_cannot_be_is_named_with_its_setting(tmp_path: Path) 
 
     with pytest.raises(StartError, match=r"/file cannot be the data folder: .*file_storage\.directory"):
         Service(config(tmp_path, item)).start()
-
-
-def test_a_start_after_kills_for_want_of_memory_holds_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Half for each of them, and the log names both."""
-    whole = config(tmp_path).one(AggregatorConfig).room(config(tmp_path).one(OtlpConfig).limits).bytes
-    monkeypatch.setattr("overwatch.collector.lives.Lives._count", lambda _: 2)
-    with running(tmp_path) as service:
-        aggregator = service.context.aggregator
-        assert aggregator is not None
-        eventually(lambda: aggregator.frame)
-        assert aggregator._fold._room.bytes == whole // 4
-    assert f"{whole >> 22} MiB instead of {whole >> 20}" in caplog.text

@@ -14,10 +14,9 @@ from overwatch.collector import Service
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig
-from overwatch.collector.lives import OF_LIMIT, Lives
 from overwatch.collector.service import StartError
 from overwatch.collector.storage import Storage
-from overwatch.journal import Folder, Signal
+from overwatch.journal import Signal
 from tests.overwatch.collector.running import config, running
 
 Damage: TypeAlias = Callable[[Path], object]
@@ -136,27 +135,3 @@ def test_a_ready_file_that_cannot_be_written_is_refused_by_name(
             service.announce()
     finally:
         service.stop()
-
-
-def test_after_several_killed_lives_nothing_of_the_past_is_folded(tmp_path: Path) -> None:
-    """The next one begins empty after all that is journalled, and sequences go on; a clean end forgets it."""
-    life(tmp_path, b"a", b"b")
-    folder = Folder(tmp_path / "journal")
-    for _ in OF_LIMIT:
-        Lives(folder, Health(), LimitsConfig())
-    folder.close()
-
-    health = Health()
-    storage = Storage(FileStorageConfig(directory=tmp_path), 1 << 20, time.time_ns, health, LimitsConfig())
-    cursor, resumed = storage.resume()
-    assert (cursor.position, resumed) == (3, None)
-    assert "all that was known of earlier lives" in health.degraded["resume"]
-    assert storage.journal.append(Signal.LOGS, b"c").sequence == 3
-    storage.start()
-    storage.stop()
-    storage = Storage(FileStorageConfig(directory=tmp_path), 1 << 20, time.time_ns, Health(), LimitsConfig())
-    cursor, resumed = storage.resume()
-    assert (cursor.position, resumed is None) == (1, False)
-    assert [batch.body for batch in cursor.earlier()] == [b"a", b"b", b"c"]
-    storage.start()
-    storage.stop()
