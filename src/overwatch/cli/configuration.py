@@ -17,7 +17,7 @@ from overwatch.conventions.documented import described
 if TYPE_CHECKING:
     from overwatch.collector import CollectorConfig
 
-_SEVERAL: Final = "More of a type, each with settings of its own: `otlp/second`, `webhook/chat`."
+_SEVERAL: Final = "More of a type, each with settings of its own: `otlp_file/copy`, `webhook/chat`."
 
 
 def _one(_: click.Context, __: click.Parameter, paths: tuple[Path, ...]) -> Path | None:

@@ -163,8 +163,8 @@ ROOTS: Final = tuple(dict.fromkeys(one.kind.root for one in COMPONENTS))
 def type_of(name: str) -> str:
     """The type of a component, by its whole name.
 
-    >>> type_of("otlp/second"), type_of("otlp")
-    ('otlp', 'otlp')
+    >>> type_of("webhook/chat"), type_of("webhook")
+    ('webhook', 'webhook')
     """
     return name.partition("/")[0]
 

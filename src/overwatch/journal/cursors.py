@@ -40,7 +40,7 @@ class CursorFile:
     def __init__(self, folder: Folder, name: str) -> None:
         """Read what is there. Raises `OSError` when the folder cannot be read."""
         self._folder = folder
-        # Names of several readers of one kind, as `otlp/second`, are no paths.
+        # Names of several readers of one kind, as `otlp_file/copy`, are no paths.
         self._name = f"{name.replace('/', '%2F')}.cursor"
         self._file: File | None = None
         self._turn = 0
