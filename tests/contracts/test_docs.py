@@ -75,4 +75,4 @@ def test_a_command_that_is_gone_is_noticed() -> None:
     """Unknown commands and options are named, words of a program behind `--` are its own."""
     assert _unknown("overwatch fly now") == ["no command 'fly'"]
     assert _unknown("overwatch tui --onse && overwatch fly") == ["no option '--onse'"]
-    assert _unknown("overwatch catalog registry check -- --lr 3") == []
+    assert _unknown("overwatch catalog registry write -- --lr 3") == []

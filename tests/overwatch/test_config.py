@@ -167,8 +167,8 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
         ('exporters.otlp_file.path="a\\0b"', ["exporters.otlp_file.path", "NUL"]),
         ('exporters.aggregator.baseline="\\ud800"', ["exporters.aggregator.baseline", "UTF-8"]),
         ('service.security.allowed_hosts=["\\ud800"]', ["service.security.allowed_hosts[0]", "UTF-8"]),
-        ("exporters.otlp.headers={1: x}", ["exporters.otlp.headers: ", "for a key"]),
-        ('exporters.otlp.headers={"\\ud800": x}', ["exporters.otlp.headers", "UTF-8"]),
+        ("exporters.webhook.headers={1: x}", ["exporters.webhook.headers: ", "for a key"]),
+        ('exporters.webhook.headers={"\\ud800": x}', ["exporters.webhook.headers", "UTF-8"]),
         ("receivers.otlp.protocols.grpc.read_timeout_s=3000000", ["read_timeout_s 3000000", "2147483"]),
         ("receivers.otlp.protocols.grpc.max_connection_age_s=1.0e+9", ["max_connection_age_s 1000000000"]),
         ("receivers.otlp.protocols.grpc.max_concurrent_streams=3000000000", ["streams 3000000000", "1.."]),
@@ -229,13 +229,13 @@ def test_what_is_no_yaml_is_reported_in_one_line_that_holds_no_secret(tmp_path: 
     text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"
     stated = [
         fails(text=text, folder=tmp_path),
-        fails("exporters.otlp.headers.authorization=[s3cr3t"),
-        fails("exporters.otlp.headers.authorization=s3cr3t${s3cr3t"),
+        fails("exporters.webhook.headers.authorization=[s3cr3t"),
+        fails("exporters.webhook.headers.authorization=s3cr3t${s3cr3t"),
     ]
 
     assert [one for one in stated if "s3cr3t" in one or "\n" in one] == []
     assert "line" in stated[0]
-    assert "exporters.otlp.headers.authorization" in stated[1]
+    assert "exporters.webhook.headers.authorization" in stated[1]
     assert "$$" in stated[2]
 
 
@@ -282,18 +282,18 @@ def test_the_wheel_carries_the_shipped_file(tmp_path: Path) -> None:
         assert packed.read("overwatch/collector.yaml").decode() == shipped()
 
 
-FILES = ["service.security.tls.cert_file=/a", "service.security.tls.key_file=/b"]
+FILES = ["extensions.view.tls.cert_file=/a", "extensions.view.tls.key_file=/b"]
 
 
 @pytest.mark.parametrize("written", ["1.3", "'1.3'"])
 def test_a_word_that_looks_like_a_number_stays_a_word(written: str, tmp_path: Path) -> None:
     """As in otelcol: by `--set`, in a file, and from the environment."""
-    key = "service.security.tls.min_version"
+    key = "extensions.view.tls.min_version"
     made = load(None, [*FILES, f"{key}={written}"])
-    assert made.service.security.tls.min_version == "1.3"
+    assert made.extensions["view"].tls.min_version == "1.3"
     file = tmp_path / "own.yaml"
-    file.write_text(f"service: {{security: {{tls: {{min_version: {written}}}}}}}")
-    assert load(file, FILES).service.security.tls.min_version == "1.3"
+    file.write_text(f"extensions: {{view: {{tls: {{min_version: {written}}}}}}}")
+    assert load(file, FILES).extensions["view"].tls.min_version == "1.3"
 
 
 def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,15 +304,15 @@ def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch:
         *FILES,
         "exporters.aggregator.journal_size_mib=${env:SIZE}",
     ]
-    made = load(None, [*sets, "service.security.tls.min_version=${env:LEAST}"])
-    assert made.service.security.tls.min_version == "1.3"
+    made = load(None, [*sets, "extensions.view.tls.min_version=${env:LEAST}"])
+    assert made.extensions["view"].tls.min_version == "1.3"
     assert made.exporters["aggregator"].journal_size_mib == 7
 
 
 def test_a_number_that_is_no_such_word_is_named_as_it_is_written() -> None:
     """A wrong one, too."""
     with pytest.raises(ConfigError, match=r"min_version.*1\.30"):
-        load(None, [*FILES, "service.security.tls.min_version=1.30"])
+        load(None, [*FILES, "extensions.view.tls.min_version=1.30"])
 
 
 ENDPOINTS = {

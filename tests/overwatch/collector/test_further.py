@@ -75,7 +75,7 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
         ("exporters.aggregator/x.a=1", "exporters.aggregator/x: there are no several"),
         ("exporters.otlp_file/.a=1", "exporters.otlp_file/: '' is no name"),
         ("exporters.otlp_file/a b.path=1", "exporters.otlp_file/a b: 'a b' is no name"),
-        ("exporters.otlp/a/b.endpoint=1", "exporters.otlp/a/b: 'a/b' is no name"),
+        ("exporters.webhook/a/b.url=1", "exporters.webhook/a/b: 'a/b' is no name"),
         ("exporters.type/name.otlp=1", "exporters.type/name: there are no several exporters of type 'type'"),
         ("exporters.otlp_file/more.compression=none", "missing required field `path`"),
         ("service.pipelines.logs.exporters=[aggregator, otlp_file/x]", "'otlp_file/x' is not defined here"),
