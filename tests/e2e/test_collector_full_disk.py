@@ -1,5 +1,7 @@
 """A collector on a small disk that fills up: it refuses, is watched all the while, and goes on by itself."""
 
+import contextlib
+import os
 import random
 import shutil
 import subprocess
@@ -11,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from overwatch.discovery import Endpoints
+from overwatch.events import LogLine, Severity
+from overwatch.feeds.recording import open_recording
 from tests import fakes
 from tests.e2e.collecting import snapshot_of, until
 from tests.e2e.killing import Collector, Sender, reported
 from tests.e2e.test_left_checkpoints import Reported, living
 from tests.overwatch.collector.running import http
+from tests.overwatch.collector.running import reported as reported_by
 
 SIZE_MIB = 24
 SMALL_MIB = 48
@@ -27,6 +32,11 @@ FLOOD_S = 25
 MORE_S = 90
 """So much longer on a machine that has much else to do."""
 
+NEIGHBOUR_MIB = 64
+NEIGHBOUR_S = 8
+"""Some looks at the disk."""
+MOST_ACCEPTED = 200
+"""Lines of 100 KB."""
 ROTATED = ("snapshots-*", "otlp/*.zst")
 
 
@@ -104,7 +114,62 @@ def test_more_than_a_small_disk_holds_is_taken_in_without_a_refusal(tmp_path: Pa
     assert status == 200
     assert rotated == set(ROTATED)
     assert 'overwatch_storage_part_bytes{part="snapshots"}' in page
-    assert f"overwatch_storage_max_bytes {round((SMALL_MIB << 20) * 0.8)}" in page
+    assert 0.7 < _number(page, "overwatch_storage_max_bytes") / (SMALL_MIB << 20) <= 0.8
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_another_program_that_fills_the_volume_takes_no_record(tmp_path: Path, *, is_restarted: bool) -> None:
+    """What fits into the budget stays: more is refused, also after a kill, until there is room again."""
+    with mounted(tmp_path / "disk", NEIGHBOUR_MIB) as disk:
+        collector = Collector(tmp_path / "own", f"extensions.file_storage.directory={disk}",
+                              f"exporters.otlp_file.path={disk}/otlp",
+                              f"exporters.snapshots.path={disk}/snapshots.jsonl",
+                              "exporters.otlp_file.rotation.max_minutes=0.03")  # fmt: skip
+        endpoints, accepted = collector.start(), 0
+        while accepted < MOST_ACCEPTED:
+            assert _send(endpoints, accepted) == 200
+            accepted += 1
+        _fill(disk / "ballast")
+        until(
+            lambda: "storage" in http(f"{endpoints.health}?verbose=1").body.decode(), "the disk to be noticed"
+        )
+        until_s = time.monotonic() + NEIGHBOUR_S
+        while time.monotonic() < until_s:
+            accepted += _send(endpoints, accepted) == 200
+            _fill(disk / "ballast")
+        if is_restarted:
+            collector.kill()
+            endpoints = collector.start()
+        (disk / "ballast").unlink()
+        until(lambda: _send(endpoints, accepted) == 200, "room to be used again")
+        collector.stop()
+        numbers = {
+            int(record.event.message.split()[0])
+            for _, decoded in open_recording(disk / "otlp").reported()
+            for record in decoded.records
+            if isinstance(record.event, LogLine)
+        }
+
+    assert numbers == set(range(accepted + 1))
+    assert "storage fails: 0 MiB are free on the volume" in collector.log
+
+
+def _send(endpoints: Endpoints, number: int) -> int:
+    """Send one numbered line that does not pack; its status."""
+    line = LogLine(at=time.time_ns(), severity=Severity.INFO, message=f"{number} {os.urandom(50_000).hex()}")
+    headers = {"Content_Type": "application/x-protobuf"}
+    return http(f"{endpoints.otlp_http}/v1/logs", reported_by("run", [line], number + 1), **headers).status
+
+
+def _fill(ballast: Path) -> None:
+    """Take all room that is left."""
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def _number(page: str, series: str) -> float:
+    return float(page.partition(f"\n{series} ")[2].partition("\n")[0])
 
 
 def _flood(endpoints: Endpoints, disk: Path, began: int) -> tuple[int, int, set[str]]:

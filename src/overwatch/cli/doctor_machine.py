@@ -172,7 +172,7 @@ def _storage(config: CollectorConfig) -> Iterator[Verdict]:
         return
     yield warning(
         f"{found}; others leave room for {usage.room / _MIB:,.0f} MiB on the volume",
-        "make room, or set extensions.file_storage.budget_mib; snapshots and old recordings go first",
+        "make room, or set extensions.file_storage.budget_mib to less, so that what is oldest goes",
     )
 
 

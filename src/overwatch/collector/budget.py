@@ -1,13 +1,16 @@
 """One disk budget for all that the collector writes: what each part has, how much it may have, what is shown.
 
-Rules: what is needed for durability is reserved first; what can be made again yields first and whole. What a
-volume has left counts as well as the budget, as others write to it too. The disk is looked at in a thread of
-its own; what cannot be looked at keeps what it was granted. Must not know which parts there are, what they
-hold, nor how they free their bytes.
+Rules: what others write to the volume takes nothing of what was stored. A budget that follows from the volume
+only grows, over restarts too; where the volume has no room for the rest of it, writes are refused until it
+has. What is needed for durability has its room first. The disk is looked at in a thread of its own; what
+cannot be looked at keeps what it was granted. Must not know which parts there are, what they hold, nor how
+they free their bytes.
 """
 
+import contextlib
+import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import Final
 
 from overwatch.background import Periodic
 from overwatch.collector.health import Health
+from overwatch.recordings.checkpoints import write_whole
+from overwatch.regular import read_regular
 
 EVERY_S: Final = 2.0
 """Time between two looks."""
@@ -26,11 +31,15 @@ _DAY_S: Final = 86_400
 _OF_AN_HOUR: Final = 1800
 """Looks in an hour: growth is over so long."""
 OF_VOLUME: Final = 0.8
-"""Share of a volume that is the budget where none is set, unless the parts want less."""
+"""Share of what others leave of a volume that is the budget where none is set, unless the parts want less."""
+NOTE: Final = "disk-budget"
+"""The file in the data folder that holds the budget of the volume, in bytes as decimal digits."""
+_NOTE_BYTES: Final = 32
 TIGHT: Final = 0.85
 """From this share of the room on what is written fills its budget."""
 _SPARE_OF_VOLUME: Final = 0.05
 _MOST_SPARE: Final = 256 << 20
+_log = logging.getLogger("overwatch.collector")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +53,6 @@ class Part:
     """Bytes that it may have on a large volume."""
     bytes: int = 0
     """On disk now."""
-    is_needed: bool = False
-    """Its bytes are not given back for others: acknowledged data, or what it takes to start again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +65,13 @@ class Volume:
 
     @property
     def spare(self) -> int:
-        """Bytes that are left to others: a volume is never filled to its end."""
+        """Bytes that are left to others, and to what cannot be made again."""
         return min(round(self.size * _SPARE_OF_VOLUME), _MOST_SPARE)
+
+    @property
+    def beyond_spare(self) -> int:
+        """Bytes that are free besides."""
+        return max(0, self.free - self.spare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +107,7 @@ class Usage:
     room: int
     """The same, or less where others have filled the volume."""
     shares: dict[str, int]
-    """Bytes that each part may have now, by name."""
-    planned: dict[str, int]
-    """The same, if no other program wrote to the volume: this does not change."""
+    """Bytes of the budget that each part may have, by name."""
 
     @property
     def bytes(self) -> int:
@@ -105,17 +115,14 @@ class Usage:
         return sum(part.bytes for part in self.parts)
 
 
-def budget(volume: Volume, parts: Sequence[Part], wanted: int | None) -> int:
-    """Most bytes of all parts: what was set, else by the volume."""
-    if wanted is not None:
-        return wanted
-    return min(round(volume.size * OF_VOLUME), sum(part.most for part in parts))
+def budget(volume: Volume, parts: Sequence[Part], least: int) -> int:
+    """Return most bytes of all parts where none are set: by what others leave of the volume, or `least`.
 
-
-def room(volume: Volume, parts: Sequence[Part], wanted: int | None) -> int:
-    """Bytes that all parts may have now: the budget, or less where others have filled the volume."""
-    possible = sum(part.bytes for part in parts) + volume.free - volume.spare
-    return max(0, min(budget(volume, parts, wanted), possible))
+    What the parts write takes as much of `free` as it adds to them: only others change the result.
+    """
+    held = sum(part.bytes for part in parts)
+    left = round((held + volume.free) * OF_VOLUME)
+    return min(max(left, least), sum(part.most for part in parts))
 
 
 def fitted(most: int, parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -127,41 +134,49 @@ def fitted(most: int, parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def shares(most: int, parts: Sequence[Part]) -> dict[str, int]:
-    """Bytes that each part may have, by its name; `parts` begin with the one that yields last.
-
-    A needed part keeps what it has; then floors are granted in order, and the rest in proportion to what
-    each part wants beyond its floor.
-    """
-    left, granted = most, dict.fromkeys((part.name for part in parts), 0)
-    ordered = sorted(parts, key=lambda part: not part.is_needed)
-    for part in ordered:
-        floor = max(part.floor, part.bytes) if part.is_needed else part.floor
-        granted[part.name] = min(floor, left)
+    """Bytes that each part may have, by its name: floors in order, then the rest by what each wants beyond."""
+    left, granted = most, dict[str, int]()
+    for part in parts:
+        granted[part.name] = min(part.floor, left)
         left -= granted[part.name]
     wants = {part.name: max(0, part.most - granted[part.name]) for part in parts}
     scale = min(1.0, left / sum(wants.values())) if any(wants.values()) else 0.0
     return {name: bytes_ + int(wants[name] * scale) for name, bytes_ in granted.items()}
 
 
-def look(written: Written) -> Usage:
-    """What lies on the disk now. Raises `OSError`."""
-    table, wanted = written.rows, written.wanted
+def look(written: Written, least: int | None = None) -> Usage:
+    """What lies on the disk now. Raises `OSError`.
+
+    `least` is the budget of an earlier look, as noted if left out; without a note all that is there fits.
+    """
+    table = written.rows
     parts = tuple(replace(row.part, bytes=size(row)) for row in table)
     volume, device = _volume(written.folder)
     own = [part for part, row in zip(parts, table, strict=True) if _volume(row.place)[1] == device]
-    most, now = budget(volume, own, wanted), room(volume, own, wanted)
+    held = sum(part.bytes for part in own)
+    if least is None:
+        noted = _noted(written.folder)
+        least = held if noted is None else noted
+    most = budget(volume, own, least) if written.wanted is None else written.wanted
     own = list(fitted(most, own))
     floors = {part.name: part.floor for part in own}
     parts = tuple(replace(part, floor=floors.get(part.name, part.floor)) for part in parts)
-    granted = {part.name: part.most for part in parts}
     return Usage(
         parts=parts,
         volume=volume,
         most=most,
-        room=now,
-        shares={**granted, **shares(now, own)},
-        planned={**granted, **shares(most, [replace(part, bytes=0) for part in own])},
+        room=min(most, held + volume.beyond_spare),
+        shares={**{part.name: part.most for part in parts}, **shares(most, own)},
     )
+
+
+def _noted(folder: Path) -> int | None:
+    """The budget that was noted in a data folder; `None` where none can be read."""
+    try:
+        digits = read_regular(folder / NOTE, _NOTE_BYTES)
+    except OSError:
+        return None
+    return int(digits) if digits.isdigit() else None
 
 
 def size(row: Row, since_s: float = 0.0) -> int:
@@ -196,6 +211,11 @@ def _files(folder: Path, holds: Callable[[str], bool] | None) -> Iterator[os.sta
             continue
 
 
+def volume_of(place: Path) -> Volume:
+    """The file system that a place is on, or will be on. Raises `OSError`."""
+    return _volume(place)[0]
+
+
 def _volume(place: Path) -> tuple[Volume, int]:
     """The file system that a place is on, or will be on, and which it is."""
     there = place.absolute()
@@ -215,6 +235,10 @@ class StorageBudget:
         self._granted = {row.part.name: row.part.most for row in written.rows}
         self.usage: Usage | None = None
         """What was found at the last look."""
+        self.removed = Counter[str]()
+        """Bytes that went to keep each part within its limits, by name."""
+        self._most: int | None = None
+        """The budget of the volume; `None` until the first look."""
         self._seen = deque[int](maxlen=_OF_AN_HOUR)
         self._looking = Periodic(_PART, EVERY_S, self._look)
 
@@ -237,27 +261,42 @@ class StorageBudget:
         return (seen[-1] - seen[0]) / ((len(seen) - 1) * EVERY_S) * 86_400
 
     def room(self, name: str) -> Callable[[], int]:
-        """Bytes that a part may have, as of the last look."""
+        """Bytes that a part may have, whatever others write."""
         return lambda: self._granted[name]
+
+    def remove(self, name: str, what: str, bytes_: int) -> None:
+        """Log and count what a part let go of to keep within its limits; from any thread."""
+        self.removed[name] += bytes_
+        _log.info("%s: removed to keep within its limits, %d bytes: %s", name, bytes_, what)
 
     def _look(self) -> None:
         """The border to the disk."""
         try:
-            usage = look(self._written)
+            usage = look(self._written, self._most)
         except OSError as error:
             self._health.failed(_PART, f"{error.filename}: {error.strerror or error}")
             return
-        self.usage, self._granted = usage, usage.shares
+        if self._written.wanted is None and usage.most != self._most:
+            self._note(usage.most)
+        self.usage, self._granted, self._most = usage, usage.shares, usage.most
         self._seen.append(usage.bytes)
         self._health.report(_PART, full(usage))
 
+    def _note(self, most: int) -> None:
+        """Note the budget for the next life; without a data folder, or room, there is none."""
+        with contextlib.suppress(OSError):
+            if _noted(self._written.folder) != most:
+                write_whole(self._written.folder / NOTE, str(most).encode())
+
 
 def full(usage: Usage) -> str | None:
-    """What an operator must know of the disk; `None` where all parts have the room that they need."""
-    cramped = [part.name for part in usage.parts if usage.shares[part.name] < part.floor]
-    if not cramped:
+    """What an operator must know of the disk; `None` where the volume has the room that the parts need."""
+    lacking = sum(max(0, part.floor - part.bytes) for part in usage.parts)
+    if usage.volume.free >= usage.volume.spare and usage.volume.beyond_spare >= lacking:
         return None
     return (
-        f"{usage.volume.free // _MIB} MiB are free on the volume, of {usage.volume.size // _MIB}: too little "
-        f"for {', '.join(cramped)}; make room, or enlarge the volume"
+        f"{usage.volume.free // _MIB} MiB are free on the volume, of {usage.volume.size // _MIB}: what is "
+        f"stored stays ({usage.bytes / _MIB:,.0f} of {usage.most / _MIB:,.0f} MiB), and senders must wait "
+        "where there is no room for more; make room, enlarge the volume, or set "
+        "extensions.file_storage.budget_mib to less, so that what is oldest goes"
     )

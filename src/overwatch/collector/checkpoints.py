@@ -176,7 +176,7 @@ class Checkpoints:
                 if leaving.take(checkpoint):
                     self._health.recovered(_LEFT)
             except OSError as error:
-                self._health.failed(_LEFT, f"{error.filename}: {error.strerror or error}")
+                self._health.failed(_LEFT, f"{error.filename or 'a recording'}: {error.strerror or error}")
 
     def _write(self, checkpoint: Checkpoint) -> None:
         """The border to the disk: without a new checkpoint the journal only keeps more."""

@@ -215,8 +215,7 @@ class Service:
         """The journal of this data folder, in place of the one in memory."""
         section, usage = self.config.one(FileStorageConfig), self.context.storage.usage
         if usage is not None:
-            # What others have on the volume may go; what the volume can hold at most does not change.
-            section = section.within(usage.planned[JOURNAL])
+            section = section.within(usage.shares[JOURNAL])
         limits, health = self.config.one(OtlpConfig).limits, self.context.health
         self._storage = storage = Storage(section, self._held_bytes, self.context.now, health, limits)
         tally, settle = self.context.tally, self.context.settle

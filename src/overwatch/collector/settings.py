@@ -320,12 +320,12 @@ def _rows(config: CollectorConfig) -> tuple[Row, ...]:
         journal, most = storage.directory / JOURNAL, storage.max_size_mib * _MIB
         found += [
             Row(
-                part=Part(name=JOURNAL, floor=JOURNAL_MIB * _MIB, most=most, is_needed=True),
+                part=Part(name=JOURNAL, floor=JOURNAL_MIB * _MIB, most=most),
                 place=journal,
                 holds=lambda name: not name.endswith(_CHECKPOINT),
             ),
             Row(
-                part=Part(name="checkpoints", floor=16 * _MIB, most=512 * _MIB, is_needed=True),
+                part=Part(name="checkpoints", floor=16 * _MIB, most=512 * _MIB),
                 place=journal,
                 holds=lambda name: name.endswith(_CHECKPOINT),
             ),

@@ -80,7 +80,9 @@ def stored(storage: StorageBudget, page: FamilyBuilder) -> None:
         asks = "How many bytes does a part of what is written have on disk?"
         page.gauge("overwatch_storage_part_bytes", asks, labels, part.bytes)
         asks = "How many bytes of the disk budget are a part's?"
-        page.gauge("overwatch_storage_share_bytes", asks, labels, usage.planned[part.name])
+        page.gauge("overwatch_storage_share_bytes", asks, labels, usage.shares[part.name])
+        asks = "How many bytes did a part let go of to keep within its limits?"
+        page.counter("overwatch_storage_removed_bytes", asks, labels, storage.removed[part.name])
     for name, value, asks in (
         ("max_bytes", usage.most, "How many bytes may all parts have on disk?"),
         (

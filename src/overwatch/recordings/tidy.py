@@ -9,7 +9,9 @@ piece goes. Must not know who started it.
 import errno
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -21,13 +23,17 @@ from overwatch.file_lock import locked
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
-from overwatch.recordings.compaction import Around, Held, Rules, compact, letting_go, next_job
+from overwatch.recordings.compaction import Around, Held, Job, Rules, compact, letting_go, next_job
 from overwatch.recordings.files import live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
 from overwatch.recordings.pieces import INDEX, Piece, inventory
 
 LOCK: Final = "tidy.lock"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_MOST_NAMED: Final = 64
+"""Removals that a report names, so that it fits into a pipe, and..."""
+_LONGEST: Final = 500
+"""...characters of each."""
 _USUAL_NS: Final = 3600 * 10**9
 """Before a finding, what is usual shows in so much of what the run reports of itself."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
@@ -65,6 +71,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Records that went to make room, by run id, since the recording began."""
     jobs: int = 0
     """What was done."""
+    removed: list[tuple[str, int]] = []
+    """What went to make room now, in words, and the bytes that it had."""
     error: str | None = None
     """What could not be done."""
 
@@ -87,6 +95,7 @@ class _Tidying:
         self._gone: dict[Piece, list[Gone]] = {}
         self._bad: set[Piece] = set()
         self._error: str | None = None
+        self._removed: list[tuple[str, int]] = []
 
     def run(self) -> Report:
         """Jobs until none is due, or none waits for them any more."""
@@ -108,8 +117,9 @@ class _Tidying:
             if job is None:
                 break
             try:
-                compact(self._folder, job, self._around(), packs=rules.packs)
+                piece = compact(self._folder, job, self._around(), packs=rules.packs)
                 jobs, is_full = jobs + 1, False
+                self._name_removed(job, piece)
             except OSError as error:
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
                 if is_full:
@@ -145,9 +155,7 @@ class _Tidying:
         ]
 
     def _read(self, piece: Piece) -> Held:
-        size = sum(
-            path.stat().st_size for kind in _KINDS if (path := self._folder / piece.name(kind)).exists()
-        )
+        size = self._size(piece)
         self._raised[piece], self._gone[piece] = [], []
         header: Header | None = None
         last = 0
@@ -168,6 +176,24 @@ class _Tidying:
         if piece.generation and header is None:
             raise OSError(f"{self._folder / piece.name(INDEX)} has no header")
         return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
+
+    def _name_removed(self, job: Job, piece: Piece) -> None:
+        """Note what a job let go of, by run: what its pieces had lost before is not named again."""
+        lost = Counter[str]()
+        for each in (each for one in job.pieces for each in self._gone[one.piece]):
+            lost[each.gone] += each.records or each.batches
+        words = [
+            f"{count:,} records of run {each.gone!r} up to {_time(each.last)}"
+            for each in _entries(self._folder, piece)
+            if isinstance(each, Gone) and (count := (each.records or each.batches) - lost[each.gone]) > 0
+        ]
+        if words and len(self._removed) < _MOST_NAMED:
+            size = sum(one.size for one in job.pieces) - self._size(piece)
+            self._removed.append(("; ".join(words)[:_LONGEST], max(0, size)))
+
+    def _size(self, piece: Piece) -> int:
+        paths = (self._folder / piece.name(kind) for kind in _KINDS)
+        return sum(path.stat().st_size for path in paths if path.exists())
 
     def _around(self) -> Around:
         reported = [raised for many in self._raised.values() for raised in many]
@@ -193,8 +219,13 @@ class _Tidying:
             runs={run_id: round(size) for run_id, size in runs.items() if size},
             gone=gone,
             jobs=jobs,
+            removed=self._removed,
             error=self._error,
         )
+
+
+def _time(stamp: int) -> str:
+    return datetime.fromtimestamp(stamp / 1e9, UTC).isoformat(timespec="seconds")
 
 
 def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:

@@ -2,10 +2,12 @@
 
 Rules: a file is written whole, by one thread of its own; the oldest go, by the rules of `keeping`, each with
 one removal, so that a kill in between leaves the rest to the next life. Only files that were written here go.
-What another version kept is listed and not opened: the recording holds it. A disk that fails loses a run's
-last picture and nothing of its recording. Must not know why a run was evicted, nor who still needs it.
+What another version kept is listed and not opened: the recording holds it. A full disk is waited for; one
+that fails otherwise loses a run's last picture and nothing of its recording. Must not know why a run was
+evicted, nor who still needs it.
 """
 
+import errno
 import hashlib
 import logging
 import queue
@@ -104,6 +106,7 @@ class Archive:
         """Head and size of each run's file, the oldest first."""
         self._opened: OrderedDict[str, Tracked] = OrderedDict()
         self._waiting: queue.Queue[Tracked | None] = queue.Queue(_MOST_WAITING)
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
         self.lost = 0
         """Runs whose last picture could not be kept."""
@@ -136,6 +139,7 @@ class Archive:
 
     def stop(self) -> None:
         """Write what waits; a second call does nothing."""
+        self._stopping.set()
         if self._thread.is_alive():
             self._waiting.put(None)
             self._thread.join()
@@ -215,7 +219,7 @@ class Archive:
             if run is None:
                 return
             try:
-                self._write(run)
+                self._write_patiently(run)
             except OSError as error:
                 self._lose(run, f"{error.filename or self._folder}: {error.strerror or error}")
             except Exception as error:  # noqa: BLE001 a named border: one run's last picture
@@ -236,6 +240,17 @@ class Archive:
     def _lose(self, run: Tracked, why: str) -> None:
         self.lost += 1
         self._report(f"run {run.state.origin.run_id!r} is not archived: {why}")
+
+    def _write_patiently(self, run: Tracked) -> None:
+        """As `_write`, tried again while the disk is full, until the archive stops. Raises `OSError`."""
+        while True:
+            try:
+                return self._write(run)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or self._stopping.is_set():
+                    raise
+                self._report(f"{error.filename or self._folder}: {error.strerror}; runs wait to be archived")
+                self._stopping.wait(_CLEAN_S)
 
     def _write(self, run: Tracked) -> None:
         if run.judged is None:

@@ -1,11 +1,11 @@
 """The files of a log of snapshots: one that lines are added to, older ones packed, thinned, removed.
 
-Rules: all files together stay within the room that they are given, which may shrink at any time; the oldest
-lines go first, and without any room no line is written. What was packed replaces what it was made of as a
+Rules: all files together stay within the room that they are given; the oldest lines go first, and without any
+room no line is written. What was packed replaces what it was made of as a
 whole. Used from one thread at a time. Must not know how snapshots are made.
 """
 
-import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -39,7 +39,6 @@ class _Line(msgspec.Struct):
     run: _Run
 
 
-_log = logging.getLogger("overwatch.collector")
 _line: Final = msgspec.json.Decoder(_Line).decode
 
 
@@ -54,6 +53,10 @@ class SnapshotFiles:
         self._now = now
         self._room = room
         self._whole_hours = whole_hours
+        self.free: Callable[[], int] = lambda: sys.maxsize
+        """Bytes of the volume that may be written; raises `OSError`."""
+        self.removed: Callable[[str, int], None] = lambda _, __: None
+        """Gets what went, and the bytes that it had."""
         self._began: int | None = None
         """When the first line of the live file was added, Unix nanoseconds."""
         self._sizes: dict[Rotated, int] | None = None
@@ -68,8 +71,9 @@ class SnapshotFiles:
         """Add whole lines. Raises `OSError`, also where there is no room."""
         room = self._room()
         self.make_room(room - len(lines))
-        if len(lines) > room:
-            raise OSError(f"{self.path}: the disk budget leaves {room} bytes, and {len(lines)} are needed")
+        left = min(room, self.free())
+        if len(lines) > left:
+            raise OSError(f"the disk leaves {left} bytes for snapshots, and {len(lines)} are needed")
         self._live.append(lines)
         now = self._now()
         if self._began is None:
@@ -81,11 +85,12 @@ class SnapshotFiles:
         """Remove the oldest until all is within `room` bytes. Raises `OSError`."""
         sizes, live = self._look(), self._live.open()
         for one in over(sizes, live, room):
-            (self._folder / one.name(self.path.name)).unlink(missing_ok=True)
-            del sizes[one]
+            path = self._folder / one.name(self.path.name)
+            path.unlink(missing_ok=True)
+            self.removed(str(path), sizes.pop(one))
         if live > room:
-            # One of a version that did not rotate may be of any size, and an operator may look for it.
-            _log.warning("%s is removed: its %d bytes are more than the disk budget leaves", self.path, live)
+            # One of a version that did not rotate may be of any size.
+            self.removed(str(self.path), live)
             self._live.close()
             self.path.unlink(missing_ok=True)
             self._began = None

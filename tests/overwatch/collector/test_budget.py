@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.collector.budget import StorageBudget, look
+from overwatch.collector.budget import NOTE, StorageBudget, look
 from overwatch.collector.health import Health
 from overwatch.collector.settings import written
 from overwatch.collector.telemetry import stored
@@ -17,14 +17,14 @@ MIB = 1 << 20
 UNIT = 4096
 
 
-def disk(monkeypatch: pytest.MonkeyPatch, size_mib: int, free: Callable[[], int]) -> None:
-    """A volume of a size, with so many MiB free."""
+def disk(monkeypatch: pytest.MonkeyPatch, size: Callable[[], int], free: Callable[[], int]) -> None:
+    """A volume of so many MiB, and so many free."""
     real = os.statvfs
 
     def state(path: str) -> os.statvfs_result:
         found = list(real(path))
         found[0] = found[1] = UNIT
-        found[2], found[3] = size_mib * MIB // UNIT, free() * MIB // UNIT
+        found[2], found[3] = size() * MIB // UNIT, free() * MIB // UNIT
         found[4] = found[3]
         return os.statvfs_result(found)
 
@@ -68,30 +68,49 @@ def test_each_of_several_recordings_has_a_share(tmp_path: Path) -> None:
     assert usage.shares["otlp_file/copy"] > 0
 
 
-def test_others_on_the_volume_take_room_and_give_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("free", [60, 0])
+@pytest.mark.parametrize("size", [1000, 300])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_others_on_the_volume_take_nothing_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, free: int, size: int, is_restarted: bool
 ) -> None:
-    """Shares shrink, health names who has too little, and all is as before once there is room."""
-    free = 900
-    disk(monkeypatch, 1000, lambda: free)
+    """They fill it, or it shrinks: no share does; health names what to do; a volume that grows is used."""
+    room = {"size": 1000, "free": 900}
+    disk(monkeypatch, lambda: room["size"], lambda: room["free"])
     health = Health()
     storage = StorageBudget(written(config(tmp_path)), health)
     storage._look()
-    room = storage.room("snapshots")
-    before = room()
-    assert before > 0
+    before = {name: storage.room(name)() for name in ("otlp_file", "snapshots", "archive", "journal")}
+    assert all(before.values())
     assert health.degraded == {}
 
-    free = 60
+    room.update(size=size, free=free)
+    if is_restarted:
+        health = Health()
+        storage = StorageBudget(written(config(tmp_path)), health)
     storage._look()
-    assert room() == 0
-    assert "otlp_file" in health.degraded["storage"]
-    assert "60 MiB are free" in health.degraded["storage"]
+    assert {name: storage.room(name)() for name in before} == before
+    assert f"{free} MiB are free" in health.degraded["storage"]
+    assert "extensions.file_storage.budget_mib" in health.degraded["storage"]
 
-    free = 900
+    room.update(size=2000, free=1800)
     storage._look()
-    assert room() == before
     assert health.degraded == {}
+    assert all(storage.room(name)() > most for name, most in before.items())
+
+
+def test_a_folder_without_a_noted_budget_keeps_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first start may be on a volume that others have filled; what stands for a note may be anything."""
+    disk(monkeypatch, lambda: 1000, lambda: 0)
+    put(tmp_path, "otlp/logs.jsonl", 40)
+    os.mkfifo(tmp_path / NOTE)
+    storage = StorageBudget(written(config(tmp_path)), Health())
+    storage._look()
+
+    assert storage.usage is not None
+    assert storage.usage.most >= 40 * MIB
 
 
 def test_a_disk_that_cannot_be_looked_at_leaves_what_was_granted(

@@ -149,6 +149,8 @@ def test_where_the_clean_up_falls_behind_the_oldest_pieces_go_before_anything_el
 
     assert left[-1] == whole[-1]
     assert report.gone["run-1"] > 0
+    assert all("records of run 'run-1' up to 20" in what for what, _ in report.removed)
+    assert sum(size for _, size in report.removed) > 0
     assert sum(path.stat().st_size for path in tmp_path.glob("*.jsonl*")) <= mib * 5 * (1 << 20)
 
 
@@ -161,6 +163,7 @@ def test_a_clean_up_that_keeps_up_loses_no_fact_to_the_folders_budget(tmp_path: 
     report = recorder.tidy(rules=msgspec.structs.replace(rules, folder_mib=mib * 5, piece_mib=mib * 0.9))
 
     assert report.gone == {}
+    assert report.removed == []
     assert facts(batches(tmp_path)) == facts(whole)
 
 

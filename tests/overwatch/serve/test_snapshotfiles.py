@@ -25,6 +25,8 @@ class Log:
         self.path = folder / "snapshots.jsonl"
         self.now, self.room = 1_000_000 * SECOND, room
         self.files = SnapshotFiles(self.path, lambda: self.now, lambda: self.room, whole_hours)
+        self.removed: list[tuple[str, int]] = []
+        self.files.removed = lambda what, size: self.removed.append((what, size))
         frames = Frames()
         frame = frames.report("run-1", [fakes.started(frames.now)])
         while not frame.recorded:
@@ -101,13 +103,28 @@ def test_room_that_shrinks_is_given_back(tmp_path: Path) -> None:
     assert log.bytes <= log.room
 
     log.room = 0
-    with pytest.raises(OSError, match="disk budget leaves 0 bytes"):
+    with pytest.raises(OSError, match="the disk leaves 0 bytes"):
         log.take(1)
     assert log.bytes == 0
+    assert {path for path, _ in log.removed} >= {str(log.path)}
 
     log.room = 1 << 20
     log.take(3)
     assert len(log.times()) == 3
+
+
+def test_a_volume_that_others_filled_takes_no_line_and_loses_none(tmp_path: Path) -> None:
+    """What was written stays, and lines are written again once there is room."""
+    log = Log(tmp_path, room=1 << 20)
+    log.take(100, padding=4000)
+    before = log.times()
+    log.files.free = lambda: 0
+    with pytest.raises(OSError, match="the disk leaves 0 bytes"):
+        log.take(1)
+
+    log.files.free = lambda: 1 << 20
+    log.take(1)
+    assert log.times() == [*before, log.now / SECOND]
 
 
 @pytest.mark.parametrize("left", ["copy", "part"])

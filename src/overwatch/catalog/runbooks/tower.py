@@ -60,14 +60,15 @@ ENTRIES: Final = (
         code="storage-filling",
         means=(
             "The collector's disk is nearly full: others have filled the volume, or the journal cannot let "
-            "go of what is in it. Snapshots and old recordings go first; without any room senders must wait."
+            "go of what is in it. What is stored stays; without any room senders must wait."
         ),
         confirm=(
             "See `overwatch_storage_room_bytes` beside `overwatch_storage_max_bytes`, and "
             "`overwatch_storage_part_bytes` by part; `overwatch doctor` names the volume."
         ),
         act=(
-            "Make room on the volume, or enlarge it. Where the journal alone is full, look which exporter "
+            "Make room on the volume, enlarge it, or set `extensions.file_storage.budget_mib` to less, so "
+            "that what is oldest goes. Where the journal alone is full, look which exporter "
             "does not read it: `overwatch_exporter_queue_batches`. No acknowledged record is lost."
         ),
     ),

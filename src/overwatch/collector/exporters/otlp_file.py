@@ -1,7 +1,8 @@
 """The exporter `otlp_file`: every accepted batch into a recording, once, and the recording kept small.
 
-Rules: a thread and a cursor of its own, so that a slow disk holds up nothing else. A disk that fails is tried
-again for as long as the journal has room for what waits; then batches are lost, and counted. Its place in the
+Rules: a thread and a cursor of its own, so that a slow disk holds up nothing else. A full disk is waited for:
+the journal keeps what waits, and refuses more once it is full too. A disk that fails otherwise is tried again
+for as long as the journal has room; then batches are lost, and counted. Its place in the
 journal is kept together with the length of every file: the next life cuts the files to that and goes on, so
 that no line is doubled or missing. What was rotated is given away once that place is kept too: to a process
 that keeps the recording small, never two at a time; it is no loss when it is killed. Findings are noted in
@@ -11,6 +12,7 @@ out.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import subprocess
@@ -50,8 +52,7 @@ _MOST_NOTED: Final = 1 << 16
 """Findings remembered; beyond it the oldest are forgotten."""
 _EVERY_S: Final = 60.0
 """Time between two clean-ups, in seconds: something may have come of age."""
-_SHRUNK_BYTES: Final = 16 << 20
-"""By so much the room must shrink to bring a clean-up forward."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _COMPLAINT_BYTES: Final = 2000
 _reported: Final = msgspec.json.Decoder(Report).decode
 _log = logging.getLogger("overwatch.collector")
@@ -193,6 +194,8 @@ class OtlpFileExporter:
         """The files are what they were at the place that was kept, and there is one."""
         self._is_dirty = False
         """Something was written since the place was kept."""
+        self._is_full = False
+        """The disk had no room when it was last written to."""
         self._kept_number = 0
         """The piece that was written to then; a later number is a rotation since, by whichever life."""
         self._stopping = threading.Event()
@@ -334,6 +337,8 @@ class OtlpFileExporter:
         """The border to the process that cleans up: what it could not do is reported."""
         self._context.health.report(self._cleaning, report.error)
         tally = self._context.tally
+        for what, size in report.removed:
+            self._context.storage.remove(self._name, what, size)
         tally.show("overwatch_recording_bytes", report.bytes + self._writer.size, exporter=self._name)
         tally.show("overwatch_recording_pieces", report.pieces, exporter=self._name)
         tally.show_each("overwatch_recording_run_bytes", "rl_run_id", report.runs, exporter=self._name)
@@ -351,9 +356,9 @@ class OtlpFileExporter:
         self._context.tally.add(name, items_of(batch), exporter=self._name)
 
     def _patiently(self, batch: Batch) -> bool:
-        """Try until it is written or the journal needs the room, and once more when the collector stops."""
+        """Try until it is written, or the disk fails and the journal needs the room; again at the stop."""
         while not self._guarded(lambda: self._export(batch)):
-            if self._context.journal.is_pressed:
+            if self._context.journal.is_pressed and not self._is_full:
                 return False
             if self._stopping.wait(_WAIT_S):
                 return self._guarded(lambda: self._export(batch))
@@ -376,6 +381,7 @@ class OtlpFileExporter:
             write()
         except OSError as error:
             place = error.filename or self._writer.index
+            self._is_full = error.errno in _FULL
             self._context.health.failed(self._name, f"{place}: {error.strerror or error}")
             return False
         self._context.health.recovered(self._name)
@@ -434,9 +440,7 @@ class Tidying:
         self._done = done
         self._process: subprocess.Popen[bytes] | None = None
         self._next_at = 0.0
-        """Monotonic; a rotation brings it forward, and less room."""
-        self._ordered = 0
-        """The room at the last start."""
+        """Monotonic; a rotation brings it forward."""
 
     def rotated(self) -> None:
         """There is something to do."""
@@ -453,8 +457,6 @@ class Tidying:
                 return
             self._process = None
             self._done(_report(*process.communicate()))
-        if self._room() < self._ordered - _SHRUNK_BYTES:
-            self._next_at = 0.0
         if through > 0 and now > 0 and time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + _EVERY_S
             self._start(now, through)
@@ -468,12 +470,12 @@ class Tidying:
                 process.communicate()
 
     def _start(self, now: int, through: int) -> None:
-        thinning, self._ordered = self._config.thinning, self._room()
+        thinning = self._config.thinning
         job = CompactionJob(
             folder=str(self._config.path),
             now=now,
             through=through,
-            rules=self._config.rules(self._ordered),
+            rules=self._config.rules(self._room()),
             before_s=thinning.before_s,
             after_s=thinning.after_s,
             parent=os.getpid(),

@@ -1,13 +1,16 @@
 """The exporter `snapshots`: one line of JSON a second and run, for replay and for any tool.
 
-It can be made again from a recording, so it is the first to give its room on disk back.
+It can be made again from a recording, so it leaves the last room on a volume to others. What was written
+stays within its limits, whoever fills the volume.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from overwatch.collector.budget import volume_of
 from overwatch.collector.context import Context
 from overwatch.collector.setting_types import bounded
 from overwatch.serve.recorder import Recorder
@@ -45,10 +48,10 @@ class SnapshotsExporter:
         self._name = name
         self._tally = context.tally
         self._health = context.health
-        room = context.storage.room(name)
-        self._recorder = Recorder(
-            SnapshotFiles(config.path, context.now, room, config.whole_hours), self._report
-        )
+        files = SnapshotFiles(config.path, context.now, context.storage.room(name), config.whole_hours)
+        files.free = lambda: volume_of(config.path).beyond_spare
+        files.removed = partial(context.storage.remove, name)
+        self._recorder = Recorder(files, self._report)
 
     def start(self) -> None:
         """Begin to write."""
