@@ -227,9 +227,9 @@ class Aggregator:
         self._finish()
 
     def _finish(self) -> None:
-        """Reach past everything that was accepted, then one slow tick on, so that the end is logged."""
+        """Reach past everything that was accepted, to a slow tick, so that all of it is logged."""
         reached = self._now()
-        while self._tick <= next_tick(reached) + 10 * FAST_NS:
+        while self._tick <= -(-next_tick(reached) // SLOW_NS) * SLOW_NS:
             tick = self._tick
             self._take_tick()
             if self._tick > tick + FAST_NS:

@@ -293,6 +293,11 @@ class Fold:
             for view, snapshot in self._up_to_date(run_id).project((wish,)).items()
         }
 
+    def late(self, second: int, runs: Collection[str]) -> tuple[Snapshot, ...]:
+        """Return snapshots of some runs, and of those that sent something since; changes nothing."""
+        late = [id_ for id_, run in self._runs.items() if id_ in runs or run.state.last_stamp > second]
+        return tuple(self.look((run_id, DEFAULT_VIEW) for run_id in late).values())
+
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest; `None` where it is not there."""
         run = self._runs.get(self.newest or "" if run_id is None else run_id)

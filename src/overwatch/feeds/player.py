@@ -141,7 +141,7 @@ class Timeline(ABC):
         return self.first
 
     def step(self, by: int = 1) -> Frame:
-        """Go `by` recorded ticks (whole seconds) on, or back when negative; stays at the ends."""
+        """Go `by` recorded ticks (whole seconds, last ticks) on, or back if negative; stays at the ends."""
         tick = self.position
         for _ in range(abs(by)):
             tick = self._recorded_after(tick) if by > 0 else self._recorded_before(tick)
@@ -211,14 +211,13 @@ class Timeline(ABC):
 
     def _recorded_after(self, tick: int) -> int:
         for span in self._spans:
-            following = -(-max(tick + 1, span.first) // SLOW_NS) * SLOW_NS
-            if following <= span.last:
-                return following
+            if tick < span.last:
+                return min(-(-max(tick + 1, span.first) // SLOW_NS) * SLOW_NS, span.last)
         return tick
 
     def _recorded_before(self, tick: int) -> int:
         for span in reversed(self._spans):
-            preceding = min(tick - 1, span.last) // SLOW_NS * SLOW_NS
+            preceding = span.last if span.last < tick else (tick - 1) // SLOW_NS * SLOW_NS
             if preceding >= span.first:
                 return preceding
         return tick
@@ -339,19 +338,21 @@ class Player(Timeline):
         segments = _segments(self.recording)
         if segments == before:
             return False
-        after = before[-1].last
-        if not _continues(before, segments):
-            # What was recorded later belongs before what was folded: nothing kept holds any more.
-            self._checkpoints.forget()
-            self._recent.clear()
-            self._fold = self._ahead = None
-            self._left, after = self.recording.left(), 0
-        elif self._ahead is not None and self._ahead[1] > before[-1].last:
+        after = _unchanged(before, segments)
+        self._checkpoints.forget(after)
+        for tick in [tick for tick in self._recent if tick > after]:
+            del self._recent[tick]
+        if self._ahead is not None and self._ahead[1] > after:
             self._ahead = None
+        if not after:
+            self._left = self.recording.left()
         self._spans = self._segments = segments
         self.recording.look_for(self._left, segments, after)
         self._lasting = self.recording.lasting(segments, self._left)
         self.survey.raised(self.recording.notes.findings)
+        if self._frame is not None and self._frame.tick > after:
+            self._fold = None
+            self._frame = self._show(self._frame.tick)
         return True
 
     def _show(self, tick: int) -> Frame:
@@ -370,8 +371,7 @@ class Player(Timeline):
         self.folded += 1
         muted = self.recording.notes.muted(tick)
         frame = fold.advance(tick, self.recording.read(segment.at(tick)), (), muted)
-        for snapshot in frame.recorded:
-            self.survey.take(snapshot)
+        self._survey(fold, tick, frame.recorded)
         self._keep(fold, tick, recent=True)
         self._fold = fold
         return frame
@@ -395,10 +395,13 @@ class Player(Timeline):
     def _pass(self, fold: Fold, life: Segment, tick: int, *, recent: bool) -> None:
         """Take one tick of which no frame is wanted."""
         muted = self.recording.notes.muted(tick)
-        for snapshot in fold.skip(tick, self.recording.read(life.at(tick)), muted):
-            self.survey.take(snapshot)
+        self._survey(fold, tick, fold.skip(tick, self.recording.read(life.at(tick)), muted))
         self.folded += 1
         self._keep(fold, tick, recent=recent)
+
+    def _survey(self, fold: Fold, tick: int, logged: Sequence[Snapshot]) -> None:
+        for snapshot in (*logged, *self.recording.late(fold, tick)):
+            self.survey.take(snapshot)
 
     def _segment(self, tick: int) -> Segment:
         return next(segment for segment in reversed(self._segments) if segment.first <= tick)
@@ -456,12 +459,18 @@ def _segments(recording: Recording) -> list[Segment]:
     return found
 
 
-def _continues(before: list[Segment], now: list[Segment]) -> bool:
-    """Whether all that was known is the beginning of what is there now."""
+def _unchanged(before: list[Segment], now: list[Segment]) -> int:
+    """Return the last tick up to which all that was folded stays as it is; 0 where nothing does.
+
+    A batch may come later for the tick that was the last: its index was read between two of them.
+    """
     together = list(zip(before, now, strict=False))
-    return len(together) == len(before) and all(
+    if len(together) < len(before) or not all(
         old.first == new.first and new.entries.begins_with(old.entries) for old, new in together
-    )
+    ):
+        return 0
+    more = (new.due[len(old.due)] for old, new in together if len(new.due) > len(old.due))
+    return min([before[-1].last, *(due - FAST_NS for due in more)])
 
 
 @dataclass(frozen=True, slots=True)

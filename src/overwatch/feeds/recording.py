@@ -6,6 +6,7 @@ passed over. Must not know who shows the frames.
 """
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -63,6 +64,8 @@ class Recording:
         """What the index holds beside batches; known once `segments` was called."""
         self.reached: Fold | None = None
         """The fold of `recorded`, as far as that was read."""
+        self.ends: frozenset[int] = frozenset()
+        """Last ticks of the folds that end here; known once `segments` was called."""
         self._unreadable: set[tuple[str, int]] = set()
 
     @property
@@ -111,7 +114,25 @@ class Recording:
                 case _:
                     assert_never(entry)
         self.notes = notes
-        return [segment for segment in lives.segments if segment.last >= segment.first]
+        segments = [segment for segment in lives.segments if segment.last >= segment.first]
+        self.ends = frozenset(self._ended(segments))
+        return segments
+
+    def _ended(self, segments: Sequence[Segment]) -> Iterator[int]:
+        """Yield the last tick of each fold: one at which a finding was seen open was live, and silent."""
+        for segment, following in zip(segments, [*segments[1:], None], strict=False):
+            if following is None or following.root is not segment.root:
+                until = sys.maxsize if following is None else following.first
+                seen = (raised.tick for raised in self.notes.findings if segment.last < raised.tick < until)
+                segment.last = max(seen, default=segment.last)
+                yield segment.last
+
+    def late(self, fold: Fold, tick: int) -> tuple[Snapshot, ...]:
+        """Return what came, or was found, since the whole second before a fold's last tick."""
+        if tick not in self.ends:
+            return ()
+        second = tick // SLOW_NS * SLOW_NS
+        return fold.late(second, {raised.run for raised in self.notes.findings if raised.tick > second})
 
     def fold(self, saved: bytes | None = None) -> Fold:
         """A fold to replay this with: an empty one, or that of a checkpoint."""
@@ -139,11 +160,13 @@ class Recording:
     def recorded(self, run_id: str | None = None) -> Iterator[Snapshot]:
         """Every snapshot that was recorded, in order, one a second of each run; quicker than `frames`.
 
-        Of others than the run that is named, if one is, some at the begin are left out.
+        Where a fold ends within a second, what came in that second is in a last one. Of others than the run
+        that is named, if one is, some at the begin are left out.
         """
         for fold, tick, batches in self.ticks(run_id):
             self.reached = fold
             yield from fold.skip(tick, batches, self.notes.muted(tick))
+            yield from self.late(fold, tick)
 
     def left(self) -> LeftBehind:
         """The checkpoints that the collector left here; `look` for them."""

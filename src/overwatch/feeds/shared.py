@@ -94,6 +94,8 @@ class SharedReplay:
         """Views that cannot be had at the end."""
         self.frame: Frame | None = None
         """That of the end; `None` until it was reached, and without a sink."""
+        self._is_behind = False
+        """More was recorded since `frame`, for its own tick too."""
         self.read = 0.0
         """Which part was looked through."""
         self.failure: str | None = None
@@ -203,7 +205,7 @@ class SharedReplay:
         turn = 0
         while not self._stopping:
             self._refresh(player)
-            is_due = self._is_end_due(player)
+            is_due = self._is_end_due()
             if is_due and self._is_near(player, player.last):
                 self._show_end(player)
             elif (job := self._next(player)) is not None:
@@ -313,16 +315,16 @@ class SharedReplay:
             return
         try:
             if player.refresh():
-                self._surveyed = False
+                self._surveyed, self._is_behind = False, True
         except (OSError, RecordingError) as error:
             self.failure = str(error)
         else:
             self.failure = None
         self._refresh_at = now + max(_REFRESH_S, (self._clock() - now) * _PATIENCE)
 
-    def _is_end_due(self, player: AnyPlayer) -> bool:
+    def _is_end_due(self) -> bool:
         return self._publish is not None and (
-            self.frame is None or self.frame.tick != player.last or bool(self._missing(self.frame))
+            self.frame is None or self._is_behind or bool(self._missing(self.frame))
         )
 
     def _missing(self, frame: Frame) -> set[tuple[str, View]]:
@@ -339,9 +341,10 @@ class SharedReplay:
         before = self.frame
         player.seek(player.last)
         frame = before
-        if frame is None or frame.tick != player.last:
+        if frame is None or self._is_behind:
             frame = player.frame
             self._in_vain.clear()
+            self._is_behind = False
         more: dict[tuple[str, View], Snapshot] = {}
         for run_id, view in self._missing(frame):
             found = player.look(run_id, view)
