@@ -4,13 +4,15 @@ Rules: a role without tokens is open, save `control`, which gets a fresh token a
 `control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. What a
 browser keeps is made of a token, admits where the token does, and does not reveal it. A file that changes is
 taken up once two looks in a row found the same in it, as one may come while it is being written; a file that
-cannot be used leaves the tokens of its role as they were. Must not know transports.
+cannot be used leaves the tokens of its role as they were. A peer that sent too many wrong tokens waits for
+the next answer; what it sends that is right is not held up. Must not know transports.
 """
 
 import hmac
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +25,11 @@ from overwatch.collector.setting_types import Secret
 LONGEST_TOKEN: Final = 4096
 """Most characters of a token."""
 
+MOST_WRONG: Final = 5
+"""Wrong tokens of one peer that are judged at once."""
+AGAIN_S: Final = 10.0
+"""After so long one more is."""
+_MOST_PEERS: Final = 1024
 _MOST_TOKENS: Final = 64
 _SCHEME: Final = "bearer"
 
@@ -40,6 +47,44 @@ class Denial(Enum):
 
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
+
+
+class Throttle:
+    """How many wrong tokens each peer may still send, of the last peers that did; safe from any thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._owed: OrderedDict[str, float] = OrderedDict()
+        """When all that a peer sent is forgotten."""
+        self._guesses: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        """Wrong tokens that were counted, by peer."""
+
+    def wait_s(self, peer: str) -> float:
+        """How long a peer has to wait before its next token is judged."""
+        return max(0.0, self._owed.get(peer, 0.0) - self._clock() - (MOST_WRONG - 1) * AGAIN_S)
+
+    def wrong(self, peer: str) -> float:
+        """Count a wrong token, unless its peer has to wait; how long that is."""
+        with self._lock:
+            wait_s = self.wait_s(peer)
+            if not wait_s:
+                self._owed[peer] = max(self._owed.pop(peer, 0.0), self._clock()) + AGAIN_S
+                if len(self._owed) > _MOST_PEERS:
+                    self._owed.popitem(last=False)
+            return wait_s
+
+    def guess(self, peer: str, authorization: Sequence[str]) -> float:
+        """As `wrong`, of headers: a program that repeats its one wrong token guesses nothing."""
+        token = _presented(authorization)
+        if token is None or (guess := (peer, _digest(token))) in self._guesses:
+            return 0.0
+        wait_s = self.wrong(peer)
+        if not wait_s:
+            self._guesses[guess] = None
+            if len(self._guesses) > _MOST_PEERS * MOST_WRONG:
+                self._guesses.popitem(last=False)
+        return wait_s
 
 
 class TokenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

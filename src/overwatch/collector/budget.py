@@ -134,7 +134,7 @@ def fitted(most: int, parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def shares(most: int, parts: Sequence[Part]) -> dict[str, int]:
-    """Bytes that each part may have, by its name: floors in order, then the rest by what each wants beyond."""
+    """Bytes that each part may have, by its name: floors in order, then what each wants beyond."""
     left, granted = most, dict[str, int]()
     for part in parts:
         granted[part.name] = min(part.floor, left)

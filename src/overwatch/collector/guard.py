@@ -10,7 +10,8 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -19,7 +20,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from overwatch import discovery
-from overwatch.collector.auth import Denial, Role, Tokens, TokensConfig
+from overwatch.collector.auth import Denial, Role, Throttle, Tokens, TokensConfig
 from overwatch.collector.connections import ConnectionsConfig
 from overwatch.collector.health import Health
 from overwatch.collector.net import Address
@@ -77,10 +78,12 @@ class Refused:
     """A request that may not come in."""
 
     status: int
-    """401, or 403."""
+    """401, 403, or 429."""
     message: str
     header: str
     """The header that decided."""
+    wait_s: float = 0.0
+    """How long this peer has to wait, with status 429."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,8 @@ class Guard:
         self._on_change: list[Callable[[], None]] = []
         self.tokens = Tokens(config.tokens)
         """The tokens that hold now."""
+        self.throttle = Throttle(time.monotonic)
+        """Of wrong tokens in headers, at all doors."""
 
     def load(self) -> None:
         """Read the tokens; raises `OSError` or `ValueError`."""
@@ -224,6 +229,10 @@ class Guard:
         """Whether a request has a role, for doors that show more to some."""
         return self._denial(role, request) is None
 
+    def wrong(self, denial: Denial, peer: str, tokens: Sequence[str]) -> float:
+        """Count a token that is none of this collector's; how long its peer has to wait, 0 if not at all."""
+        return self.throttle.guess(peer, tokens) if denial is Denial.UNAUTHENTICATED else 0.0
+
     def count(self, listener: str, reason: str) -> None:
         """Count one refusal."""
         self._tally.add("overwatch_listener_refused_requests", 1, listener=listener, reason=reason)
@@ -233,6 +242,8 @@ class Guard:
         answer = entry.answer(request, refused)
         if refused.status == web.HTTPUnauthorized.status_code:
             answer.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch"'
+        if refused.wait_s:
+            answer.headers[hdrs.RETRY_AFTER] = str(int(refused.wait_s) + 1)
         # What is left of the body is not worth reading for the sake of the connection.
         answer.force_close()
         return answer
@@ -268,8 +279,11 @@ class Guard:
             return None
         denial = self._denial(role, request)
         if denial is not None:
-            status = 401 if denial is Denial.UNAUTHENTICATED else 403
-            return Refused(status=status, message=stated(denial, role), header="Authorization")
+            tokens = request.headers.getall(hdrs.AUTHORIZATION, [])
+            wait_s = self.wrong(denial, request.remote or "", tokens)
+            status = 429 if wait_s else 401 if denial is Denial.UNAUTHENTICATED else 403
+            message = stated(denial, role, wait_s)
+            return Refused(status=status, message=message, header="Authorization", wait_s=wait_s)
         if request.method in SAFE or _is_own(request) or self._by_header(role, request) is None:
             return None
         message = "only this collector's own page may act by a cookie; send the token as a header"
@@ -298,8 +312,11 @@ def _is_own(request: web.Request) -> bool:
     return scheme in ("http", "https") and authority == request.headers[hdrs.HOST]
 
 
-def stated(denial: Denial, role: Role) -> str:
+def stated(denial: Denial, role: Role, wait_s: float = 0.0) -> str:
     """The answer to a client that has not the right token."""
+    if wait_s:
+        again = f"too many wrong tokens came from there: wait {wait_s:.0f} s, or"
+        return f"{again} {stated(denial, role)}"
     if denial is Denial.FORBIDDEN:
         return f"this token may not do that; use one of role {role.value!r}"
     return f"send `authorization: Bearer <token>` with a token of role {role.value!r}"

@@ -4,7 +4,6 @@ Rules: the cookie holds nothing but what is made of the token, so it ends with t
 counted by peer, and one with too many waits. Must not know what is shown to who is let in.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -12,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from overwatch import __version__
-from overwatch.collector.auth import LONGEST_TOKEN, Role, kept_for
+from overwatch.collector.auth import LONGEST_TOKEN, Role, Throttle, kept_for
 from overwatch.collector.guard import Guard, cookie_of
 from overwatch.serve.answers import BadRequest, answer, only, problem
 
@@ -20,31 +19,7 @@ LOGIN: Final = "/api/v1/login"
 ME: Final = "/api/v1/me"
 FREE: Final = frozenset({LOGIN, ME})
 """Routes for who has no token yet."""
-MOST_WRONG: Final = 5
-"""Wrong tokens of one peer that are judged at once."""
-AGAIN_S: Final = 10.0
-"""After so long one more is."""
-_MOST_PEERS: Final = 1024
 _ROLES: Final = (Role.READ, Role.CONTROL)
-
-
-class Throttle:
-    """How many wrong tokens each peer may still send; the peers that were seen last, within bounds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._owed: OrderedDict[str, float] = OrderedDict()
-        """When all that a peer sent is forgotten."""
-
-    def wait_s(self, peer: str) -> float:
-        """How long a peer has to wait before its next token is judged."""
-        return max(0.0, self._owed.get(peer, 0.0) - self._clock() - (MOST_WRONG - 1) * AGAIN_S)
-
-    def wrong(self, peer: str) -> None:
-        """A peer sent a wrong one."""
-        self._owed[peer] = max(self._owed.pop(peer, 0.0), self._clock()) + AGAIN_S
-        if len(self._owed) > _MOST_PEERS:
-            self._owed.popitem(last=False)
 
 
 class Login:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, CookieJar, WSMsgType, WSServerHandshakeError
 
 from overwatch.collector import Service
-from overwatch.collector.login import AGAIN_S, MOST_WRONG, Throttle
+from overwatch.collector.auth import AGAIN_S, MOST_WRONG, Throttle
 from overwatch.events import EnvCrashed
 from overwatch.serve.stream import REVOKED
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
@@ -142,6 +142,33 @@ def test_too_many_wrong_tokens_wait(guarded: Service) -> None:
     assert statuses == [401] * MOST_WRONG
     assert reply.status == 429
     assert 1 <= int(reply.headers["Retry-After"]) <= AGAIN_S + 1
+
+
+@pytest.mark.parametrize(
+    ("door", "path", "right"),
+    [("view", "/api/v1/runs", READ), ("metrics", "/metrics", READ), ("otlp_http", "/v1/logs", INGEST)],
+)
+def test_too_many_wrong_tokens_in_headers_wait_at_every_door(
+    guarded: Service, door: str, path: str, right: str
+) -> None:
+    """What is right is never refused, one wrong token that is repeated is 401, and the login goes on."""
+    url = guarded.context.urls[door].replace("ws", "http", 1) + path
+    body = reported("run-1", [run_started()]) if door == "otlp_http" else None
+    content = {"content_type": "application/x-protobuf"} if body else {}
+
+    def ask(*tokens: str) -> list[Reply]:
+        return [http(url, body, **content, authorization=f"Bearer {token}") for token in tokens]
+
+    statuses = [reply.status for reply in ask(*(f"wrong-{turn}" for turn in range(MOST_WRONG)))]
+    (throttled,) = ask("another")
+
+    assert statuses == [401] * MOST_WRONG
+    assert throttled.status == 429
+    assert 1 <= int(throttled.headers["Retry-After"]) <= AGAIN_S + 1
+    assert b"too many wrong tokens" in throttled.body
+    assert [reply.status for reply in ask(right, "wrong-0", right)] == [200, 401, 200]
+    assert http(url, body, **content).status == 401
+    assert log_in(guarded, READ).status == 200
 
 
 def test_a_peer_that_waited_may_try_again() -> None:

@@ -261,18 +261,21 @@ class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no t
         if denial is None:
             return continuation(handler_call_details)
         self._guard.count(LISTENER, "authorization")
-        return _refusing(denial)
+        guard = self._guard
+
+        def refuse(_: object, call: Call) -> bytes:
+            wait_s = guard.wrong(denial, _address(call), tokens)
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED if wait_s else _CODES[denial]
+            return _ended(call, code, stated(denial, Role.INGEST, wait_s))
+
+        # A handler of a stream is called before any message is read; that of a single message, after it.
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
-def _refusing(denial: Denial) -> grpc.RpcMethodHandler:
-    code = {
-        Denial.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
-        Denial.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
-    }[denial]
-    # A handler of a stream is called before any message is read; that of a single message, after it.
-    return grpc.stream_unary_rpc_method_handler(
-        lambda _, call: _ended(call, code, stated(denial, Role.INGEST))
-    )
+_CODES: Final = {
+    Denial.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Denial.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+}
 
 
 def _credentials(certificates: Certificates) -> grpc.ServerCredentials:

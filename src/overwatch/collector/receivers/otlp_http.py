@@ -186,9 +186,8 @@ class OtlpHttp:
 
 def denied(request: web.Request, refused: Refused) -> web.Response:
     """A refusal of the door's guard, in the request's encoding."""
-    code = (
-        Code.UNAUTHENTICATED if refused.status == web.HTTPUnauthorized.status_code else Code.PERMISSION_DENIED
-    )
+    codes = {401: Code.UNAUTHENTICATED, 429: Code.RESOURCE_EXHAUSTED}
+    code = codes.get(refused.status, Code.PERMISSION_DENIED)
     answer = Answer(status=refused.status, code=code, message=refused.message)
     return _refuse(answer, _encoding(request) or Encoding.JSON)
 
