@@ -21,7 +21,7 @@ class Stamps:
 
     def __init__(self, now: Callable[[], int], newest: int = 0) -> None:
         self.newest = newest
-        """The newest stamp or sealed tick."""
+        """The newest stamp or sealed tick; 0 for none, and then there is no gap either."""
         self.restarted: Callable[[int], bytes] | None = None
         """Makes the body of the start record that ends a gap, of its `before`; without it none is noted."""
         self._now = now
@@ -35,7 +35,7 @@ class Stamps:
     @property
     def is_late(self) -> bool:
         """Whether there is a gap that no start record ended yet."""
-        return self.restarted is not None and self._now() - self.newest > AWAY_NS
+        return self.restarted is not None and 0 < self.newest < self._now() - AWAY_NS
 
     def end_gap(self, sequence: int) -> Batch | None:
         """The start record that is to come next, if there is a gap."""

@@ -60,6 +60,18 @@ def test_log_records_of_a_program_become_the_feed() -> None:
     assert snapshot.feed[0].fields["pool"] == "3"
 
 
+def test_what_comes_before_the_first_tick_is_no_gap(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing was before it: no time since is logged, and no silence is excused."""
+    tower = Tower()
+    logs = LoggerProvider(resource=RESOURCE, shutdown_on_exit=False)
+    logs.add_log_record_processor(SimpleLogRecordProcessor(tower.log_exporter()))
+    logs.get_logger("mine").emit(LogRecord(timestamp=1_700_000_000_000_000_000, body="early"))
+    with tower:
+        _seen(tower, lambda seen: seen.feed)
+
+    assert "nothing was received" not in caplog.text
+
+
 def test_a_tower_that_is_full_reports_failure() -> None:
     """Nothing ticks, so nothing is folded: what does not fit is refused, not dropped in silence."""
     tower = Tower(budget_mib=1)
