@@ -22,6 +22,7 @@ from overwatch.collector.setting_types import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
 from overwatch.diagnose.judging import DiagnosisConfig
+from overwatch.regular import read_regular
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _T = TypeVar("_T")
@@ -264,7 +265,7 @@ def shipped() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     return _parse(text, str(path))

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from overwatch.regular import SMALL_BYTES, open_regular
+
 Role = Literal["ingest", "read", "control"]
 
 VARIABLE: Final = "OVERWATCH_TOKEN"
@@ -145,10 +147,10 @@ def read(announced: Path | None = None) -> Endpoints | None:
     """The announced collector if its process lives and the file is this user's own, else `None`."""
     target = announced or path()
     try:
-        with target.open("rb") as file:
+        with open_regular(target) as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            endpoints = _endpoints(file.read())
+            endpoints = _endpoints(file.read(SMALL_BYTES))
         os.kill(endpoints.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None

@@ -7,7 +7,9 @@ any of them has seen. What is open stays readable when it is dropped, rotated or
 and nothing is written. Snapshots are left out: a recording makes them again. Must not know where copies go.
 """
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +23,7 @@ from overwatch.journal.cursors import Place, place_in
 from overwatch.recordings.checkpoints import FOLDER
 from overwatch.recordings.files import LIVE
 from overwatch.recordings.pieces import INDEX, inventory, piece_of
+from overwatch.regular import read_regular
 from overwatch.serve.files import Mark
 
 JOURNAL: Final = "journal"
@@ -127,6 +130,8 @@ class _Opening:
 def as_now(one: Open) -> Open:
     """The same file with the size that it has by now."""
     state = os.fstat(one.fd)
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "no regular file; move it away", one.path)
     return msgspec.structs.replace(one, size=state.st_size, modified_ns=state.st_mtime_ns)
 
 
@@ -203,7 +208,7 @@ def _note(path: Path) -> _Note | None:
     if path.suffix != _CURSOR:
         return None
     with suppress(OSError):
-        return _noted_in(place_in(path.read_bytes()))
+        return _noted_in(place_in(read_regular(path)))
     return None
 
 
@@ -218,7 +223,7 @@ def _noted_in(place: Place | None) -> _Note | None:
 def _is_moved(data: Path, opening: _Opening) -> bool:
     """Whether a place that was opened was kept again since: what lay behind the older one may be gone."""
     places = ((path, one.data) for path, one in opening.found.items() if one.data is not None)
-    return any((data / path).read_bytes() != then for path, then in places)
+    return any(read_regular(data / path) != then for path, then in places)
 
 
 def _agree(name: str, marks: dict[str, Mark], opening: _Opening) -> None:

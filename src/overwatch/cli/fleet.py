@@ -34,6 +34,7 @@ from overwatch.feeds.fleet import (
 )
 from overwatch.feeds.live import address_of, list_runs
 from overwatch.projection.filtering import FilterError
+from overwatch.regular import read_regular
 
 VIEW_PORT: Final = 4380
 """Of a view API, where an address names none."""
@@ -73,7 +74,7 @@ def _read(file: Path) -> list[str]:
     import yaml
 
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        found = yaml.safe_load(read_regular(file).decode())
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
     # Lines without a mark are one text of several words in YAML.

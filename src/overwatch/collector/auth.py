@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from overwatch.collector.setting_types import Secret
+from overwatch.regular import read_regular
 
 LONGEST_TOKEN: Final = 4096
 """Most characters of a token."""
@@ -225,7 +226,7 @@ class Tokens:
 
 
 def _from_file(role: Role, file: Path) -> Iterator[Secret]:
-    lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    lines = read_regular(file).decode("utf-8", "replace").splitlines()
     found = [line.strip() for line in lines if line.strip()]
     if not 1 <= len(found) <= _MOST_TOKENS:
         raise ValueError(

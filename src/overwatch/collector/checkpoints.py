@@ -9,6 +9,7 @@ Must not know what a fold holds.
 import errno
 import logging
 import os
+import stat
 import struct
 import threading
 import zlib
@@ -220,6 +221,9 @@ class Checkpoints:
 
     def _bytes(self, name: str) -> bytes:
         with open(self._folder.open(name), "rb") as file:  # noqa: PTH123 a descriptor
-            if os.fstat(file.fileno()).st_size > MOST_FILE_BYTES:
-                raise OSError(errno.EFBIG, "it is larger than any checkpoint")
-            return file.read()
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_FILE_BYTES:
+                raise OSError(errno.EFBIG, "it is no regular file, or larger than any checkpoint")
+            # A large file of something else is not read.
+            head = file.read(_HEAD.size)
+            return head + file.read(MOST_FILE_BYTES) if head.startswith(_MAGIC) else head

@@ -18,6 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from overwatch.collector.setting_types import bounded
+from overwatch.regular import read_regular
 
 NAME: Final = "tls"
 
@@ -132,15 +133,15 @@ class Certificates:
         seen = self._signature()
         self._now = self._make()
         self.pem = self._read()
-        self.ends = first_end(self.config.cert_file.read_text(encoding="utf-8", errors="replace"))
+        self.ends = first_end(self.pem.chain.decode("utf-8", "replace"))
         self._seen, self._looked = seen, time.monotonic()
 
     def _read(self) -> Pem:
         config = self.config
         return Pem(
-            key=config.key_file.read_bytes(),
-            chain=config.cert_file.read_bytes(),
-            authorities=None if config.client_ca_file is None else config.client_ca_file.read_bytes(),
+            key=read_regular(config.key_file),
+            chain=read_regular(config.cert_file),
+            authorities=None if config.client_ca_file is None else read_regular(config.client_ca_file),
         )
 
     def _make(self) -> ssl.SSLContext:
@@ -152,6 +153,9 @@ class Certificates:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
+            # OpenSSL opens them by their names, and waits for what is no regular file.
+            for file in config.files:
+                read_regular(file)
             # An empty password: a key that has one must fail here, not ask at the terminal.
             context.load_cert_chain(config.cert_file, config.key_file, password="")
             if config.client_ca_file is not None:
@@ -163,8 +167,7 @@ class Certificates:
                 f"{names}: {error.reason or error}; write PEM files that belong together"
             ) from error
         except OSError as error:
-            missing = next((str(file) for file in config.files if not file.is_file()), "a certificate file")
-            raise ValueError(f"cannot read {missing}: {error.strerror or error}") from error
+            raise ValueError(f"cannot read {error.filename or config.cert_file}: {error.strerror}") from error
         return context
 
     def _signature(self) -> tuple[tuple[int, ...], ...]:

@@ -18,10 +18,12 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from overwatch.delivery.destination import Origin, Proxy, Tls, origin_of
+from overwatch.regular import read_regular
 
 MAX_REPLY: Final = 4 << 20
 """Bytes of a reply that are read, after decompression; what OTLP 1.11 recommends."""
@@ -374,6 +376,10 @@ def _content(response: http.client.HTTPResponse, most: int) -> bytes:
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
     """What a connection is secured with. Raises `OSError` when a file cannot be used."""
+    # OpenSSL opens them by their names, and waits for what is no regular file.
+    for file in (tls.authorities, tls.certificate, tls.key):
+        if file is not None:
+            read_regular(Path(file))
     made = ssl.create_default_context(cafile=tls.authorities)
     made.minimum_version = _VERSIONS[tls.min_version]
     if tls.certificate is not None:

@@ -23,6 +23,7 @@ import msgspec
 
 from overwatch import discovery
 from overwatch.journal import Signal
+from overwatch.regular import read_regular
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -148,8 +149,7 @@ def header_problem(name: str, value: str) -> str | None:
 def first_token(file: Path) -> str | None:
     """The first line that is not blank; `None` for a file of which nothing can be sent at this moment."""
     try:
-        with file.open("rb") as opened:
-            lines = opened.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+        lines = read_regular(file, _MOST_BYTES).decode("utf-8", "replace").split("\n")
     except OSError:
         return None
     token = next((line.strip() for line in lines if line.strip()), None)

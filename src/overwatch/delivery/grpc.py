@@ -17,6 +17,7 @@ from overwatch.delivery.answer import CLOSED, Answer, Outgoing, Verdict, retry_i
 from overwatch.delivery.connection import MAX_REPLY
 from overwatch.delivery.destination import Destination, Origin, Tls, is_here
 from overwatch.journal import Signal
+from overwatch.regular import read_regular
 
 _PATHS: Final = {
     Signal.LOGS: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
@@ -117,7 +118,7 @@ def _credentials(tls: Tls) -> grpc.ChannelCredentials:
 
 
 def _bytes(path: str | None) -> bytes | None:
-    return None if path is None else Path(path).read_bytes()
+    return None if path is None else read_regular(Path(path))
 
 
 def _metadata(to: Destination) -> tuple[tuple[str, str | bytes], ...]:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from overwatch.recordings.checkpoints import write_whole
+from overwatch.regular import open_regular, read_regular
 
 _HEAD: Final = 4096
 """Bytes by which a file is known beside its inode, which another one may get."""
@@ -50,7 +51,7 @@ _remembered: Final = msgspec.json.Decoder(Remembered).decode
 def reached(path: Path, position: int) -> Reached | None:
     """The file as it is now; `None` where it cannot be read, or is shorter."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             state, head = os.fstat(file.fileno()), file.read(min(_HEAD, position))
     except OSError:
         return None
@@ -69,7 +70,7 @@ class Memory:
     def recall(self, run_id: str, files: Sequence[Path]) -> Remembered | None:
         """How far a run of these files was delivered; `None` where that is unknown, or not true any more."""
         try:
-            found = _remembered(self._file(run_id, files).read_bytes())
+            found = _remembered(read_regular(self._file(run_id, files)))
         except (OSError, msgspec.MsgspecError):
             return None
         return found if all(one.holds for one in found.files) else None

@@ -9,6 +9,7 @@ that. Must not know what notes mean.
 
 import errno
 import os
+import stat
 import struct
 import zlib
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import msgspec
 
 from overwatch.journal.folder import File, Folder
+from overwatch.regular import SMALL_BYTES
 
 _MAGIC: Final = b"\xf5OWc"
 _CHECK: Final = struct.Struct("<I")
@@ -142,7 +144,8 @@ class Note:
         except FileNotFoundError:
             return None
         with os.fdopen(fd, "rb") as file:
-            return file.read()
+            # Of what is no regular file nothing is there, or it is not read; a note is never so large.
+            return file.read(SMALL_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
     def write(self, data: bytes) -> None:
         """Put this in the place of what was. Raises `OSError`, and then what was is still there."""

@@ -18,6 +18,7 @@ import msgspec
 from overwatch.file_lock import locked
 from overwatch.objects.digests import Bytes, sha256_of
 from overwatch.platform import sync, sync_folder
+from overwatch.regular import open_regular
 
 _CHUNK: Final = 1 << 20
 _AT_ONCE: Final = 64 << 20
@@ -96,7 +97,7 @@ class Folder:
         """Tag and content."""
         path = self._path(key)
         try:
-            file = path.open("rb")
+            file = open_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         if os.fstat(file.fileno()).st_size <= _AT_ONCE:
@@ -158,7 +159,7 @@ class Folder:
 
     def _expect(self, path: Path, expected: Tag | None) -> None:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 held = Tag(sha256_of(file.read()))
         except FileNotFoundError:
             held = None

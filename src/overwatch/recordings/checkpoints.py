@@ -5,7 +5,6 @@ only one that fits is read. Older ones are fewer: the time to the next is at mos
 Must not know what a fold holds, nor who seeks.
 """
 
-import errno
 import hashlib
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Final
 import overwatch
 from overwatch.aggregator import Checkpoint
 from overwatch.fold import SLOW_NS
+from overwatch.regular import read_regular
 
 FOLDER: Final = "checkpoints"
 """Below the recording's folder."""
@@ -80,11 +80,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def read_bounded(path: Path) -> bytes:
     """A whole file; raises `OSError`, for one that is too large too, before it is read."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"{size} bytes are more than a checkpoint has", str(path))
-        return file.read()
+    return read_regular(path, MOST_BYTES)
 
 
 def left_in(recording: Path) -> list[Left]:

@@ -26,6 +26,7 @@ from overwatch import __version__
 from overwatch.diagnose.judging import Judging
 from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
+from overwatch.regular import open_regular, read_regular
 from overwatch.runs import Tracked
 from overwatch.serve.keeping import Limits, Reason, beyond
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
@@ -196,7 +197,7 @@ class Archive:
             raise ArchiveError(f"run {run_id!r} was put away by version {head.version}; {hint}")
         path = self._path(run_id)
         try:
-            packed = path.read_bytes().partition(b"\n")[2]
+            packed = read_regular(path, _MOST_BYTES).partition(b"\n")[2]
             size = zstandard.get_frame_parameters(packed).content_size
             fits = size <= _MOST_BYTES
             run = Tracked.load(zstandard.ZstdDecompressor().decompress(packed)) if fits else None
@@ -295,7 +296,7 @@ def _head_of(path: Path) -> _Head | None:
     if path.is_symlink() or not path.is_file():
         return None
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _head(file.readline(_MOST_HEAD))
     except (OSError, msgspec.MsgspecError):
         return None

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 from platformdirs import user_config_path
 
+from overwatch.regular import read_regular
 from overwatch.tui.keys import KeymapError, keymap
 
 VARIABLE: Final = "OVERWATCH_TUI_CONFIG"
@@ -65,7 +66,7 @@ def read(path: Path | None = None) -> Settings:
     """The user's settings; the defaults where there is no file. Raises `SettingsError`."""
     where = path or place()
     try:
-        text = where.read_text(encoding="utf-8")
+        text = read_regular(where).decode()
     except FileNotFoundError:
         if path is not None or os.environ.get(VARIABLE):
             raise SettingsError(f"{where} is not there; write it, or leave its name out") from None
