@@ -35,8 +35,6 @@ OF_VOLUME: Final = 0.8
 NOTE: Final = "disk-budget"
 """The file in the data folder that holds the budget of the volume, in bytes as decimal digits."""
 _NOTE_BYTES: Final = 32
-TIGHT: Final = 0.85
-"""From this share of the room on what is written fills its budget."""
 _SPARE_OF_VOLUME: Final = 0.05
 _MOST_SPARE: Final = 256 << 20
 _log = logging.getLogger("overwatch.collector")

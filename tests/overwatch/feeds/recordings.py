@@ -38,6 +38,13 @@ class Written:
         step = fakes.envs(at, [0, 1], index, reward=[second, kl], step_time=[0.1, 0.1])
         self.emit(second, [fakes.policy(at, index, kl_divergence=kl, entropy=0.5), step])
 
+    def raised(self, second: float) -> None:
+        """A finding of the run was seen open at this second's tick."""
+        tick = START_NS + int(second * SECOND)
+        self._writer.raised(
+            {"finding": "a", "run": fakes.ORIGIN.run_id, "tick": tick, "since": tick, "severity": "critical"}
+        )
+
     def end(self, second: float) -> None:
         """The collector stops after this second's tick."""
         self._writer.end(START_NS + int(second * SECOND) // FAST_NS * FAST_NS)

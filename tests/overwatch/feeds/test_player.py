@@ -201,3 +201,27 @@ def test_a_recording_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RecordingError, match="nothing that can be replayed"):
         Player(Recording(written.close()))
+
+
+def test_a_batch_that_comes_for_the_last_tick_is_in_it(tmp_path: Path) -> None:
+    """The index was read between two batches of one tick, before and after a finding in a silent run."""
+    written = Written(tmp_path)
+    written.start()
+    written.update(1.02)
+    player = Player(Recording(tmp_path))
+    assert player.seek(player.last).snapshots["run-1", View()].run.update == 11
+    written.update(1.06)
+    assert player.refresh()
+    assert player.last == player.position
+    assert player.frame.tower.batches == 2
+
+    written.raised(9.4)
+    assert player.refresh()
+    frame = player.seek(player.last)
+    assert (second_of(frame.tick), frame.tower.batches) == (9.4, 2)
+    *_, last = Recording(tmp_path).recorded()
+    assert second_of(round(last.time * SLOW_NS)) == 9.4
+    written.update(9.2)
+    assert player.refresh()
+    assert player.frame.tower.batches == 3
+    assert [snapshot.run.update for snapshot in Recording(tmp_path).recorded()][-1] == 93
