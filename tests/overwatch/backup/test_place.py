@@ -15,6 +15,7 @@ from overwatch.backup.capture import captured
 from overwatch.backup.manifest import FORMAT, BackupError, Manifest, encoded
 from overwatch.backup.place import names, prune, read, restore, save, verify
 from overwatch.cli import main
+from overwatch.collector.budget import NOTE
 from overwatch.feeds.recording import Recording
 from overwatch.journal import Batch, Place, Signal
 from overwatch.journal.cursors import CursorFile
@@ -151,7 +152,7 @@ def test_a_restored_folder_is_the_one_that_was_copied(data: Path, tmp_path: Path
     save(tmp_path / "new", store, NOW + 10**9)
 
     held = tree(tmp_path / "new")
-    left = ("lock", "journal/lock", "otlp/tidy.lock")
+    left = ("lock", "journal/lock", "otlp/tidy.lock", NOTE)
     wanted = {path: held for path, held in tree(data).items() if "snapshots" not in path and path not in left}
     assert held == wanted
     assert any(path.startswith("journal/") for path in held)

@@ -90,8 +90,9 @@ def test_a_start_record_states_the_baseline_and_a_recording_keeps_it(tmp_path: P
         tick += FAST_NS
     writer.end(tick - FAST_NS)
     writer.close()
-    replayed = list(open_recording(tmp_path).recorded())
+    *replayed, last = open_recording(tmp_path).recorded()
 
+    assert round(last.time * 1e9) == tick - FAST_NS
     assert _codes([codec.decode(line) for line in live]) == {"throughput-below-baseline"}
     assert [codec.encode(snapshot) for snapshot in replayed] == live
 
