@@ -1,4 +1,4 @@
-"""Files that others may have put there: what is not regular, or too large, is refused and never waited for."""
+"""Files that others may have put there: what is not regular, or too large, is refused, never waited for."""
 
 import os
 import threading
