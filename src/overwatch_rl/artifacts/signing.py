@@ -23,10 +23,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from overwatch.platform import sync, sync_folder
+from overwatch.regular import read_regular
 
 KEY_FILE: Final = "signing.key"
 """Its usual name in the folder of a run."""
 _KIND: Final = "ed25519"
+_MOST_BYTES: Final = 1 << 16
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +59,8 @@ class Signer:
     def __init__(self, path: Path) -> None:
         """Read the key file. Raises `ValueError` where it is no key, or others can read it."""
         try:
-            with path.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                key = serialization.load_pem_private_key(file.read(), None)
+            mode = stat.S_IMODE(path.stat().st_mode)
+            key = serialization.load_pem_private_key(read_regular(path, _MOST_BYTES), None)
         except OSError as error:
             raise ValueError(
                 f"{path} cannot be read: {error.strerror}; name the key file of the run"

@@ -17,6 +17,8 @@ FORMATS: Final = (1, 2)
 """What is read: 1 had no digests of tensors, no configuration and no URIs."""
 MANIFEST: Final = "MANIFEST.json"
 STATE: Final = "state.json"
+MOST_BYTES: Final = 64 << 20
+"""Of a file that is JSON."""
 LATEST: Final = "latest"
 BEST: Final = "best"
 FOLDER: Final = "checkpoints"

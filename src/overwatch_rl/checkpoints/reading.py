@@ -8,7 +8,9 @@ how checkpoints are written.
 
 import hashlib
 import logging
+import os
 import shutil
+import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ from safetensors import SafetensorError
 
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import LostError, Store, is_remote, open_store
+from overwatch.regular import read_regular
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import (
@@ -31,6 +34,7 @@ from overwatch_rl.checkpoints.manifest import (
     FORMATS,
     LATEST,
     MANIFEST,
+    MOST_BYTES,
     PACKED,
     STATE,
     Manifest,
@@ -119,12 +123,16 @@ def verified(path: Path, verifier: Verifier | None = None) -> Checkpoint:
     if manifest.format not in FORMATS:
         known = " or ".join(map(str, FORMATS))
         raise ValueError(f"{path / MANIFEST} has format {manifest.format}, not {known}; use its own version")
-    if seal_of((path / MANIFEST).read_bytes()) != manifest.sha256:
+    if seal_of(read_regular(path / MANIFEST, MOST_BYTES)) != manifest.sha256:
         raise ValueError(f"{path / MANIFEST} has another hash than it names; {_FIX}")
     _check_signature(str(path / MANIFEST), manifest, verifier)
     for name, entry in manifest.files.items():
         try:
-            with (path / name).open("rb") as file:
+            fd = os.open(path / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(fd, "rb") as file:
+                found = os.fstat(fd)
+                if not stat.S_ISREG(found.st_mode) or found.st_size != entry.bytes:
+                    raise ValueError(f"{path / name} is no regular file of {entry.bytes} bytes; {_FIX}")
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise ValueError(f"{path / name} cannot be read: {error.strerror}; {_FIX}") from error
@@ -215,7 +223,7 @@ def _check_signature(where: str, manifest: Manifest, verifier: Verifier | None) 
 
 def _decoded(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_regular(path, MOST_BYTES), type=kind)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}; {_FIX}") from error
     except ValueError as error:

@@ -10,17 +10,20 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from safetensors import SafetensorError, serialize_file
 
 from overwatch.platform import sync, sync_folder
+from overwatch.regular import read_regular
 from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving, best_of, compressed, manifest_of
 from overwatch_rl.checkpoints.manifest import (
     BEST,
     EVALUATIONS,
     LATEST,
     MANIFEST,
+    MOST_BYTES,
     PACKED,
     PARTIAL,
     STATE,
@@ -33,6 +36,8 @@ from overwatch_rl.checkpoints.manifest import (
     unsealed,
     version_of,
 )
+
+T = TypeVar("T")
 
 
 def write_checkpoint(folder: Path, state: State, files: Files, retention: Retention, saving: Saving) -> Saved:
@@ -118,21 +123,27 @@ def _manifests(folder: Path) -> list[Manifest]:
     found = []
     for name in sorted(one.name for one in folder.iterdir() if version_of(one.name) is not None):
         with suppress(OSError, ValueError):
-            manifest = msgspec.json.decode((folder / name / MANIFEST).read_bytes(), type=Manifest)
-            state = msgspec.json.decode((folder / name / STATE).read_bytes(), type=State)
+            manifest = _read(folder / name / MANIFEST, Manifest)
+            state = _read(folder / name / STATE, State)
             found.append(msgspec.structs.replace(manifest, score=state.score))
     return found
 
 
+def _read(path: Path, kind: type[T]) -> T:
+    return msgspec.json.decode(read_regular(path, MOST_BYTES), type=kind)
+
+
 def _evaluations(folder: Path) -> list[Evaluation]:
-    found = [unsealed(one.read_bytes(), Evaluation) for one in (folder / EVALUATIONS).glob("*.json")]
+    found = [
+        unsealed(read_regular(one, MOST_BYTES), Evaluation) for one in (folder / EVALUATIONS).glob("*.json")
+    ]
     return [one for one in found if one is not None]
 
 
 def _prune(folder: Path, retention: Retention) -> None:
     kept = set()
     with suppress(OSError):
-        kept.add((folder / BEST).read_text(encoding="utf-8").strip())
+        kept.add(read_regular(folder / BEST, MOST_BYTES).decode().strip())
     found = {one.name: version for one in folder.iterdir() if (version := version_of(one.name)) is not None}
     newest = sorted(found, key=lambda name: found[name], reverse=True)
     for name in newest[retention.keep :]:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from overwatch_rl.orchestrator.api import ROLES
 from overwatch_rl.orchestrator.pulses import Pace
-from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation, read_token
 from overwatch_rl.web.process import address, endpoint
 from overwatch_rl.web.site import ConnectionLimits, tls_context
 
@@ -77,9 +77,7 @@ def _tokens(flags: OrchestratorFlags) -> dict[str, str]:
     files = dict(
         zip(ROLES, (flags["operator_token"], flags["learner_token"], flags["reader_token"]), strict=True)
     )
-    tokens: dict[str, str] = {
-        role: file.read_text(encoding="utf-8").strip() for role, file in files.items() if file is not None
-    }
+    tokens: dict[str, str] = {role: read_token(file) for role, file in files.items() if file is not None}
     if tokens and "operator" not in tokens:
         raise ValueError(
             f"there is a token of {', '.join(tokens)} and none of operator; add --operator-token"

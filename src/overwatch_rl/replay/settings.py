@@ -13,7 +13,7 @@ import msgspec
 from overwatch_rl.replay.base import Capacity, Durability, TableConfig
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.selectors import Priorities
-from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation, read_token
 from overwatch_rl.web.process import address, endpoint
 from overwatch_rl.web.site import tls_context
 
@@ -96,7 +96,7 @@ _OF_KIND: Final = {
 def replay_settings(flags: ReplayFlags) -> ReplaySettings:
     """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
-    token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
+    token = None if flags["token_file"] is None else read_token(flags["token_file"])
     tables = tuple(table_config(text, flags["folder"]) for text in flags["table"])
     names = [table.name for table in tables]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -10,8 +10,12 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from overwatch.regular import read_regular
 
 _SHOWN = 60
+_MOST_TOKEN_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def read_token(path: Path) -> str:
+    """The token of a file; raises `OSError` where it is no regular file, or too large for one."""
+    try:
+        return read_regular(path, _MOST_TOKEN_BYTES).decode().strip()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 class Authorisation:
