@@ -7,17 +7,19 @@ body that is wrong is answered with the field and the fix. Must not know sockets
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
 from overwatch_rl.orchestrator import tables, wire
 from overwatch_rl.orchestrator.commands import Command, Done, Identifier, Pause, Resume, Terminate, Tune
+from overwatch_rl.orchestrator.runs import ConflictError
 from overwatch_rl.orchestrator.service import LONGEST_WAIT_S, MOST_RUNS, Service, UnknownError
 from overwatch_rl.orchestrator.states import State
 from overwatch_rl.orchestrator.wire import PREFIX
-from overwatch_rl.web.faults import Fault, InvalidError, decode
+from overwatch_rl.web.faults import Fault, InvalidError, canonical, decode
 
+T = TypeVar("T")
 Role: TypeAlias = Literal["operator", "learner", "reader"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LOCAL: Final = "local"
@@ -90,7 +92,7 @@ class Api:
 
     async def create_run(self, call: Call) -> Reply:
         """A run is created, pending; the same body again is the same run (200)."""
-        record, is_new = await self._service.create(decode(call.body, _RUN), call.role)
+        record, is_new = await self._service.create(_whole(call.body, _RUN), call.role)
         return Reply(body=record, status=201 if is_new else 200)
 
     async def list_runs(self, call: Call) -> Reply:
@@ -159,7 +161,7 @@ class Api:
 
     async def register_artifact(self, call: Call) -> Reply:
         """A checkpoint or weights were written; one of a kind and version."""
-        request = decode(call.body, _ARTIFACT)
+        request = _whole(call.body, _ARTIFACT)
         record, is_new = await self._service.register(call.run_id, request, call.role)
         return Reply(body=record, status=201 if is_new else 200)
 
@@ -176,7 +178,7 @@ class Api:
 
     async def post_evaluation(self, call: Call) -> Reply:
         """A version was evaluated."""
-        request = decode(call.body, _EVALUATION)
+        request = _whole(call.body, _EVALUATION)
         return Reply(body=await self._service.evaluated(call.run_id, request, call.role), status=201)
 
     async def list_evaluations(self, call: Call) -> Reply:
@@ -213,8 +215,22 @@ class Api:
         header = call.headers.get(KEY)
         if header is not None and command_id is None:
             command_id = _identifier(header)
-        record, is_new = await self._service.command(call.run_id, command, command_id, call.role)
+        try:
+            record, is_new = await self._service.command(call.run_id, command, command_id, call.role)
+        except ConflictError as error:
+            if header is None or error.path != "id":
+                raise
+            raise InvalidError(
+                Fault(KEY, f"{header!r} came before with another body; send a new key with each new request")
+            ) from error
         return Reply(body=record, status=201 if is_new else 200)
+
+
+def _whole(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """A body with values of any kind, which everyone can read who is answered with it."""
+    found = decode(body, decoder)
+    canonical(body)
+    return found
 
 
 def _identifier(text: str) -> str:

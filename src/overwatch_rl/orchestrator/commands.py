@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
 """What a person wrote."""
 Identifier: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")]
 """Of a run or a command: letters, digits and `._:-`, as in a path."""

@@ -4,7 +4,6 @@ Rules: a request is judged before its body is read; no request ends the server, 
 for what it holds. Must not know runs.
 """
 
-import asyncio
 import logging
 import math
 import re
@@ -35,6 +34,8 @@ _HEADERS: Final[dict[str, str]] = {
 }
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="overwatch-rl"'}
 _PATTERNS: Final = [(route.method, re.compile(re.sub(r"{\w+}", "[^/]+", route.path))) for route in ROUTES]
+MOST_RECEIVED: Final = 64 << 20
+"""Bytes of all bodies that are being received or answered."""
 _NOWHERE: Final = "none"
 """The route of a request that has none."""
 
@@ -51,7 +52,7 @@ class Server:
         self._api = api
         self._authorisation = authorisation
         self._telemetry = telemetry
-        self._read_s = read_s
+        self._intake = bodies.Intake(read_s, MOST_RECEIVED.__ge__)
 
     def app(self) -> web.Application:
         """Routes; what has none is answered with the addresses there are."""
@@ -95,11 +96,12 @@ class Server:
     async def _answer(self, route: Route, request: web.Request, role: str) -> Reply:
         """The border: whatever goes wrong becomes an answer."""
         try:
-            body = await self._body(request, route.most_bytes)
-            call = Call(
-                role=role, body=body, query=request.query, match=request.match_info, headers=request.headers
-            )
-            return await route.handler(self._api, call)
+            async with self._intake.body(request, route.most_bytes) as body:
+                call = Call(
+                    role=role, body=body, query=request.query, match=request.match_info,
+                    headers=request.headers,
+                )  # fmt: skip
+                return await route.handler(self._api, call)
         except InvalidError as error:
             return _problem(422, str(error), error.fault.path)
         except BoundsError as error:
@@ -113,6 +115,8 @@ class Server:
             return _problem(429, str(error), headers=retry)
         except TooLargeError as error:
             return _problem(413, str(error))
+        except bodies.FullError as error:
+            return _problem(503, str(error), headers={hdrs.RETRY_AFTER: "5"})
         except bodies.TooSlowError as error:
             return _problem(408, str(error))
         except bodies.EncodingError as error:
@@ -127,18 +131,6 @@ class Server:
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return _problem(500, "the server failed; its log has the cause")
-
-    async def _body(self, request: web.Request, most_bytes: int) -> bytes:
-        if not request.body_exists:
-            return b""
-        if (request.content_length or 0) > most_bytes:
-            raise TooLargeError(most_bytes)
-        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
-        try:
-            async with asyncio.timeout(self._read_s):
-                return await bodies.read(request.content.iter_any(), encoding, most_bytes)
-        except TimeoutError as error:
-            raise bodies.TooSlowError(self._read_s) from error
 
 
 def _span(route: Route | None) -> str:

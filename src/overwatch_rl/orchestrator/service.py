@@ -245,8 +245,10 @@ class Service:
             known = unit.all(tables.ARTIFACTS, run_id, wire.ArtifactRecord)
             for one in known:
                 if (one.kind, one.version) == (request.kind, request.version):
-                    if (one.uri, one.sha256) != (request.uri, request.sha256):
-                        raise ConflictError("version", f"{one.kind} {one.version} is at {one.uri} already")
+                    known_as = (one.uri, one.sha256, one.details)
+                    if known_as != (request.uri, request.sha256, request.details):
+                        message = f"{one.kind} {one.version} is at {one.uri} already, or with other details"
+                        raise ConflictError("version", message)
                     return one, False
             made = wire.ArtifactRecord(**msgspec.structs.asdict(request), registered_at=at)
             unit.add(tables.ARTIFACTS, run_id, made)

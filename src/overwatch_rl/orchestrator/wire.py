@@ -23,7 +23,7 @@ Key: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 """An Ed25519 public key: 32 bytes as hex."""
 Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Word: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
-Uri: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
+Uri: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, pattern=r"^[^\x00]*\Z")]
 
 Status: TypeAlias = Literal["running", "paused", "terminating", "errored", "completed", "terminated"]
 """What a learner is doing; `errored`, `completed` and `terminated` are its last words."""

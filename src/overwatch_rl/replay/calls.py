@@ -262,6 +262,8 @@ class Calls:
         """A learner's new life."""
         name, _ = self._encoding(request.table)
         _check_learner(request.learner)
+        if not 0 <= request.cursor < 1 << 62:
+            raise ValueError(f"cursor is {request.cursor}; send the number of a lease, below 2^62")
         resumed = self.replay.resume(name, request.learner, request.cursor)
         await self.replay.safe(name)
         return messages.resumed_message(resumed)

@@ -8,7 +8,6 @@ know what is served.
 import asyncio
 import gc
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final
@@ -43,7 +42,7 @@ _log = logging.getLogger("overwatch_rl.replay")
 
 def opened(settings: ReplaySettings) -> Replay:
     """The tables, durable ones read back. Raises `ValueError` for what a kind does not offer, `OSError`."""
-    return Replay(settings.tables, time.time_ns)
+    return Replay(settings.tables)
 
 
 def run(

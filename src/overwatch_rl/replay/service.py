@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from overwatch.deflate import fast_zlib
+from overwatch_rl.clock import elapsing
 from overwatch_rl.oplog import StoreClosedError
 from overwatch_rl.replay.base import (
     Durability,
@@ -39,6 +41,8 @@ from overwatch_rl.replay.packing import Transition, pack
 from overwatch_rl.replay.sequences import Sequences
 from overwatch_rl.replay.steps import Steps
 
+MOST_WRITERS: Final = 4_096
+"""Most writers whose last request is compared with one of the same number."""
 PATIENCE_S: Final = 30.0
 """So long an answer waits for the disk."""
 
@@ -65,17 +69,21 @@ class Held:
     table: Table | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """Requests by reason."""
+    requests: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By writer, the number and the checksum of the last request that this process received."""
 
 
 class Replay:
     """All tables of a server. One thread uses it, that of the event loop; `close` it."""
 
-    def __init__(self, configs: Sequence[TableConfig], clock: Callable[[], int] = time.time_ns) -> None:
-        """A durable table is read back here. Raises `FolderBusyError`, `OSError`, `ValueError`."""
+    def __init__(self, configs: Sequence[TableConfig], clock: Callable[[], int] | None = None) -> None:
+        """A durable table is read back here. Raises `FolderBusyError`, `OSError`, `ValueError`.
+
+        `clock` gives Unix nanoseconds that never go back.
+        """
         self.changed: Callable[[], None] = lambda: None
         """Called after anything that may let a waiting request go on; set it."""
-        self._clock = clock
-        self._now = 0
+        self.now = clock or elapsing(time.time_ns())
         self._tables: dict[str, Held] = {}
         try:
             for config in configs:
@@ -88,11 +96,6 @@ class Replay:
     def tables(self) -> Mapping[str, Held]:
         """By name."""
         return self._tables
-
-    def now(self) -> int:
-        """Unix nanoseconds that never go back."""
-        self._now = max(self._now, self._clock())
-        return self._now
 
     def declare(self, table: str, encoding: Encoding) -> str:
         """Fix what the bytes of a table mean; its hash. A table that has another one raises `ValueError`."""
@@ -127,7 +130,23 @@ class Replay:
                 _named(index, encoding, chunk)
         except ValueError as error:
             return self._answered(held, Refused(reason="invalid", message=str(error)))
-        return self._append(held, known, chunks, writer)
+        if writer is None:
+            return self._append(held, known, chunks, None)
+        request = writer.number, _checksum(chunks)
+        number, checksum = held.requests.get(writer.id, request)
+        if number == writer.number and checksum != request[1]:
+            message = (
+                f"writer {writer.id[:60]!r} sent request {number} before with other chunks; "
+                "give each request a number of its own"
+            )
+            return self._answered(held, Refused(reason="invalid", message=message))
+        answer = self._append(held, known, chunks, writer)
+        if isinstance(answer, Taken):
+            held.requests.pop(writer.id, None)
+            held.requests[writer.id] = request
+            if len(held.requests) > MOST_WRITERS:
+                del held.requests[next(iter(held.requests))]
+        return answer
 
     def store(self, table: str, transitions: Sequence[Transition]) -> Taken | Wait | Refused:
         """Take the origin's transitions, packed into chunks."""
@@ -231,6 +250,9 @@ class Replay:
                 known.close()
             else:
                 held.table, held.encoding = known, known.encoding
+                # Deadlines on disk are of the clock of another life, in which nobody can extend any more.
+                for learner in known.state.learners:
+                    known.extend(learner, self.now())
 
     def _held(self, table: str) -> Held:
         if table not in self._tables:
@@ -282,6 +304,17 @@ def _named(index: int, encoding: Encoding, chunk: Chunk) -> None:
         encoding.check(chunk)
     except ValueError as error:
         raise ValueError(f"chunks[{index}]: {error}") from None
+
+
+def _checksum(chunks: Sequence[Chunk]) -> int:
+    """Of all that a request appends."""
+    found = 0
+    for chunk in chunks:
+        place = (chunk.run, chunk.env, chunk.episode, chunk.first_step, chunk.steps, chunk.lineage)
+        found = fast_zlib.crc32(repr((place, chunk.version, chunk.end)).encode(), found)
+        for column in chunk.columns.values():
+            found = fast_zlib.crc32(column, found)
+    return found
 
 
 def _difference(known: Encoding, other: Encoding) -> str:

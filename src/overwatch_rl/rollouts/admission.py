@@ -22,6 +22,7 @@ from overwatch_rl.rollouts.answers import (
     Full,
     Offer,
     Outcomes,
+    Reused,
     Tickets,
     Unknown,
 )
@@ -190,7 +191,7 @@ def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
     return size <= left and bool(reachable >> (left - size) & 1)
 
 
-def accept(state: State, offers: Sequence[Offer], now: int) -> Decision[Outcomes | Full | Unknown]:
+def accept(state: State, offers: Sequence[Offer], now: int) -> Decision[Outcomes | Full | Reused | Unknown]:
     """Take the groups of one request, all of one environment.
 
     A place of a request whose key is known gets its first answer again, so that a request of which a part
@@ -206,6 +207,9 @@ def accept(state: State, offers: Sequence[Offer], now: int) -> Decision[Outcomes
         )
     else:
         return Decision(answer=unknown_env(env_id))
+    reused = next((offer.key for offer in offers if offer.key and _is_other(state, offer)), None)
+    if reused is not None:
+        return Decision(answer=Reused(key=reused))
     known = {place: _known(state, offer) for place, offer in enumerate(offers)}
     fresh = [place for place, outcome in known.items() if outcome is None]
     queued = state.account.queued
@@ -226,6 +230,13 @@ def accept(state: State, offers: Sequence[Offer], now: int) -> Decision[Outcomes
     outcomes = tuple(known[place] or new[place] for place in range(len(offers)))
     taken = frozenset(place for place, done in judged.items() if isinstance(done, Accepted))
     return Decision(answer=Outcomes(outcomes=outcomes, fresh=taken), operations=tuple(operations))
+
+
+def _is_other(state: State, offer: Offer) -> bool:
+    """Whether another body came under the key of an offer."""
+    env = state.envs.get(offer.env_id)
+    first = env.keys.get(offer.key) if env and offer.key else None
+    return first is not None and first.digest not in ("", offer.digest)
 
 
 def _known(state: State, offer: Offer) -> Outcome | None:
@@ -262,6 +273,7 @@ def _judged(
                 version_source=source,
                 ticket=ticket.id if ticket else None,
                 key=offer.key,
+                digest=offer.digest,
                 index=offer.index,
                 traceparent=offer.traceparent,
             )
@@ -276,6 +288,7 @@ def _judged(
                 tokens=offer.tokens,
                 ticket=ticket.id if ticket else None,
                 key=offer.key,
+                digest=offer.digest,
                 index=offer.index,
             )
             yield place, refused

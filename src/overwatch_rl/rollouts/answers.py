@@ -18,6 +18,7 @@ from overwatch_rl.rollouts.operations import (
 
 A = TypeVar("A")
 
+MOST_SEQUENCES = 1 << 20
 ANONYMOUS = -1
 """The environment that groups without an `env_id` belong to."""
 
@@ -37,6 +38,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After so long without a call an environment is silent."""
     ticket_s: float = 60.0
     """The least time that a ticket lives."""
+    max_batch_size: int = MOST_SEQUENCES
+    """Most sequences of a batch: it is assembled, and sent, in memory."""
+    max_returns: int = 8
+    """So often a group comes back unused before it is set aside: its reader may fail because of it."""
     retry_s: float = 1.0
     """When to ask again where the answer was: wait, no tickets, no batch, full."""
 
@@ -100,10 +105,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     version: Version | None = None
     ticket: int | None = None
     key: str | None = None
+    digest: str = ""
+    """Of the body that came under the key."""
     index: int = 0
     traceparent: str | None = None
     is_invalid: bool = False
     """Whether validation found a fault in it: it is refused, counted, and keeps its place in the request."""
+
+
+class Reused(msgspec.Struct, frozen=True, kw_only=True):
+    """The key of the request came before, with another body."""
+
+    key: str
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Calls to a server of the rollouts API: one connection, kept open, tried again until the server answers.
 
 Owns transport: JSON both ways, gzip, the token, and which failures pass. A server that is away, busy or full
-is asked again, at growing intervals, for as long as `patience_s`; an error of the caller is raised at once.
+is asked again, at growing intervals, for as long as `patience_s`; an error of the caller, or a reply that
+cannot be read, is raised at once.
 Standard library only. Not for two threads at once. Must not know what is called.
 """
 
@@ -13,6 +14,7 @@ import select
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +108,7 @@ class Calls:
                 why = failure.verify_message
                 message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
                 raise CallError(message) from failure
-            except (OSError, http.client.HTTPException, ValueError) as failure:
+            except (OSError, http.client.HTTPException) as failure:
                 self.close()
                 error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
             pause_s = requested_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
@@ -140,10 +142,17 @@ class Calls:
         line.request(method, path, data, dict(headers))
         response = line.getresponse()
         raw = response.read()
-        if response.headers.get("Content-Encoding") == "gzip":
-            raw = gzip.decompress(raw)
         after = response.headers.get("Retry-After")
-        reply = json.loads(raw) if raw else None
+        try:
+            if response.headers.get("Content-Encoding") == "gzip":
+                raw = gzip.decompress(raw)
+            reply = json.loads(raw) if raw else None
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError) as failure:
+            if response.status < 400:
+                size = f"{len(raw)} bytes that cannot be read"
+                message = f"{method} {path}: {self._target.url} answered {size}: {str(failure)[:200]}"
+                raise CallError(message, response.status) from failure
+            reply = raw[:200].decode(errors="replace")
         return response.status, reply, float(after) if after and after.isdigit() else None
 
     def _open(self) -> http.client.HTTPConnection:

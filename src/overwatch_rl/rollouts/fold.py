@@ -5,10 +5,9 @@ as it was logged, whatever limits hold now; the same operations give the same st
 decide anything.
 """
 
-import copy
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
@@ -46,6 +45,7 @@ from overwatch_rl.rollouts.operations import (
 )
 from overwatch_rl.rollouts.state import State, lane_of
 
+T = TypeVar("T")
 KEY_RETENTION_NS: Final = 3_600 * 10**9
 MAX_KEYS: Final = 4_096
 """Most idempotency keys of an environment that are remembered; the oldest goes first."""
@@ -53,6 +53,11 @@ MAX_ENDED: Final = 1_000
 MAX_LATE: Final = 10_000
 MAX_DURATIONS: Final = 15
 LEAST_WEIGHT: Final = 0.01
+_FROZEN: Final = (
+    "trainer", "is_started", "version", "is_version_stated", "behind", "resumed_from", "batches", "virtual",
+    "next_id", "next_env",
+)  # fmt: skip
+"""Fields that a snapshot has as the state has them."""
 
 
 def weight_of(env: Env) -> float:
@@ -217,7 +222,7 @@ def _answered(state: State, operation: Accepted | Refused, outcome: Outcome) -> 
         return
     keys = state.envs[operation.env_id].keys
     if operation.key not in keys:
-        keys[operation.key] = Answered(at=operation.at, outcomes={})
+        keys[operation.key] = Answered(at=operation.at, outcomes={}, digest=operation.digest)
         oldest = next(iter(keys))
         while len(keys) > MAX_KEYS or keys[oldest].at < operation.at - KEY_RETENTION_NS:
             del keys[oldest]
@@ -312,7 +317,12 @@ def _acknowledge(state: State, acknowledged: Acknowledged) -> None:
 def _release(state: State, released: Released) -> None:
     back = list(_end_lease(state, released.lease, released.reason))
     for item in back:
-        state.items[item.id] = msgspec.structs.replace(item, is_leased=False, deliveries=item.deliveries + 1)
+        state.items[item.id] = msgspec.structs.replace(
+            item,
+            is_leased=False,
+            deliveries=item.deliveries + 1,
+            returns=item.returns + (released.reason != "broken"),
+        )
         env = state.envs[item.env_id]
         env.virtual -= item.sequences / weight_of(env)
         for account in _accounts(state, item.env_id):
@@ -355,56 +365,25 @@ def _become(state: State, other: State) -> None:
         setattr(state, name, getattr(other, name))
 
 
-def _copied_account(account: Account) -> Account:
-    return Account(
-        accepted=copy.copy(account.accepted),
-        queued=copy.copy(account.queued),
-        leased=copy.copy(account.leased),
-        acknowledged=copy.copy(account.acknowledged),
-        expired={reason: copy.copy(amount) for reason, amount in account.expired.items()},
-        refused={reason: copy.copy(amount) for reason, amount in account.refused.items()},
-        redelivered=account.redelivered,
-        late=account.late,
-    )
-
-
-def _copied(envs: dict[int, Env]) -> dict[int, Env]:
-    """Environments that share nothing that changes with these; many times faster than `deepcopy`."""
-    return {
-        env_id: msgspec.structs.replace(
-            env,
-            durations=list(env.durations),
-            account=_copied_account(env.account),
-            keys={
-                key: Answered(at=first.at, outcomes=dict(first.outcomes)) for key, first in env.keys.items()
-            },
-        )
-        for env_id, env in envs.items()
-    }
+def _copied(value: T, kind: Any) -> T:
+    """A value that shares nothing that changes with this one; many times faster than `deepcopy`."""
+    found: T = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
+    return found
 
 
 def snapshot(state: State, now: int) -> Snapshot:
     """The whole state as one operation; shares nothing with it that changes."""
     return Snapshot(
         at=now,
-        trainer=state.trainer,
-        is_started=state.is_started,
-        version=state.version,
-        is_version_stated=state.is_version_stated,
-        behind=state.behind,
-        resumed_from=state.resumed_from,
-        batches=state.batches,
-        virtual=state.virtual,
-        next_id=state.next_id,
-        next_env=state.next_env,
-        envs=_copied(state.envs),
+        **{name: getattr(state, name) for name in _FROZEN},
+        envs=_copied(state.envs, dict[int, Env]),
         names=dict(state.names),
         items=list(state.items.values()),
         tickets=list(state.tickets.values()),
         late=list(state.late.values()),
         leases=list(state.leases.values()),
         ended=dict(state.ended),
-        account=_copied_account(state.account),
+        account=_copied(state.account, Account),
     )
 
 
@@ -413,17 +392,8 @@ def _restore(state: State, saved: Snapshot) -> None:
     queued = sorted((item for item in saved.items if not item.is_leased), key=lambda item: item.id)
     restored = State(
         limits=state.limits,
-        trainer=saved.trainer,
-        is_started=saved.is_started,
-        version=saved.version,
-        is_version_stated=saved.is_version_stated,
-        behind=saved.behind,
-        resumed_from=saved.resumed_from,
-        batches=saved.batches,
-        virtual=saved.virtual,
-        next_id=saved.next_id,
-        next_env=saved.next_env,
-        envs=_copied(saved.envs),
+        **{name: getattr(saved, name) for name in _FROZEN},
+        envs=_copied(saved.envs, dict[int, Env]),
         names=dict(saved.names),
         items={item.id: item for item in saved.items},
         tickets={ticket.id: ticket for ticket in saved.tickets},
@@ -431,7 +401,7 @@ def _restore(state: State, saved: Snapshot) -> None:
         running=sum(ticket.sequences for ticket in saved.tickets),
         leases={lease.id: lease for lease in saved.leases},
         ended=dict(saved.ended),
-        account=_copied_account(saved.account),
+        account=_copied(saved.account, Account),
     )
     _queue(restored, queued)
     _become(state, restored)

@@ -4,12 +4,14 @@ Owns the table of routes: one row an address, from which the server routes and t
 Rules: a body that is wrong costs its sender only; what is acknowledged is safe. Must not know sockets.
 """
 
+import asyncio
+import hashlib
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,11 +23,14 @@ from overwatch_rl.rollouts.validation import FIXES, Invalid, Valid, one, several
 from overwatch_rl.web.faults import Fault, InvalidError, decode
 from overwatch_rl.web.spans import HEADER, named
 
+T = TypeVar("T")
 EXPLICIT: Final = "Overwatch-Lease"
 """Header of `GET /batch` that asks for an explicit lease: `1`."""
 KEY: Final = "Idempotency-Key"
 """Header of a request that may be sent again: the first answer is repeated."""
 _LONGEST_KEY: Final = 256
+_LARGE: Final = 1 << 18
+"""Bytes of a body that is not looked at by the thread that serves."""
 _NO_ENV: Final = "send the env_id that /register-env answered"
 
 
@@ -55,6 +60,13 @@ class Reply:
     """The lease that the body carries: whether it arrives whole matters."""
 
 
+class Key(NamedTuple):
+    """An idempotency key, and what came under it."""
+
+    name: str
+    digest: str
+
+
 Handler = Callable[["Handlers", Call], Awaitable[Reply]]
 
 
@@ -75,6 +87,7 @@ class Handlers:
         self.service = service
         self._telemetry = service.telemetry
         self._document = document
+        self._judging = asyncio.Lock()
 
     async def banner(self, _: Call) -> Reply:
         """Names the server."""
@@ -94,6 +107,10 @@ class Handlers:
     async def register(self, call: Call) -> Reply:
         """The trainer registers; what is queued stays."""
         body = decode(call.body, _REGISTRATION, FIXES)
+        most = self.service.state.limits.max_batch_size
+        if body.batch_size > most:
+            message = f"is {body.batch_size}; send at most {most}, or raise --max-memory-mib of the server"
+            raise InvalidError(Fault("batch_size", message))
         made = uuid.uuid4()
         trainer = Trainer(
             uuid=str(made),
@@ -176,11 +193,11 @@ class Handlers:
 
     async def scored_data(self, call: Call) -> Reply:
         """One group of sequences."""
-        return await self._accept([one(call.body, self._longest)], call, is_list=False)
+        return await self._accept([await self._judged(one, call.body)], call, is_list=False)
 
     async def scored_data_list(self, call: Call) -> Reply:
         """Several groups of one environment; the good ones are queued, the bad ones named."""
-        groups = several(call.body, self._longest)
+        groups = await self._judged(several, call.body)
         if not groups:
             return Reply(body=wire.ReceivedList(groups_processed=0, ids=[]))
         return await self._accept(groups, call, is_list=True)
@@ -248,6 +265,13 @@ class Handlers:
         trainer = self.service.state.trainer
         return 0 if trainer is None else max(0, trainer.max_token_len)
 
+    async def _judged(self, judge: Callable[[bytes, int], T], body: bytes) -> T:
+        """A large body is looked at by another thread, one at a time: the others need not wait for it."""
+        if len(body) < _LARGE:
+            return judge(body, self._longest)
+        async with self._judging:
+            return await asyncio.to_thread(judge, body, self._longest)
+
     async def _accept(self, groups: Sequence[Valid | Invalid], call: Call, *, is_list: bool) -> Reply:
         given = call.headers.get(HEADER)
         with self._telemetry.span(given, "rollouts.ingest") as span:
@@ -256,26 +280,23 @@ class Handlers:
             return await self._taken(groups, _key(call), named(span, given), is_list=is_list)
 
     async def _taken(
-        self, groups: Sequence[Valid | Invalid], key: str | None, traceparent: str | None, *, is_list: bool
+        self, groups: Sequence[Valid | Invalid], key: Key | None, traceparent: str | None, *, is_list: bool
     ) -> Reply:
         env_id = _sender(groups)
         groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
         offers = [_offer(group, env_id, key, traceparent, number) for number, group in enumerate(groups)]
-        payloads = {
-            number: wire.payload(group.raw, group.group)
-            for number, group in enumerate(groups)
-            if isinstance(group, Valid)
-        }
+        payloads = {number: group.payload for number, group in enumerate(groups) if isinstance(group, Valid)}
         answer = await self.service.accept(offers, payloads)
         match answer:
             case answers.Unknown(reason=reason):
                 path = "[0].env_id" if is_list else "env_id"
                 return Reply(body=wire.Problem(error=f"{reason}; {_NO_ENV}", path=path), status=422)
-            case answers.Full(retry_s=retry_s):
+            case answers.Reused(key=name):
+                message = f"{name!r} came before with another body; send a new key with each new request"
+                return Reply(body=wire.Problem(error=f"{KEY}: {message}", path=KEY), status=422)
+            case answers.Full():
                 self._telemetry.full(self.service.state, offers)
-                headers = {"Retry-After": str(max(1, math.ceil(retry_s)))}
-                body = replies.full(answer, self.service.problem)
-                return Reply(body=body, status=429, headers=headers)
+                return full(self.service)
             case answers.Outcomes():
                 faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
                 found = replies.outcomes(answer, faults, is_list=is_list)
@@ -292,23 +313,30 @@ class Handlers:
         return Reply(body=replies.lease(answer, self.service.now()))
 
 
+def full(service: Service) -> Reply:
+    """To a sender whose groups find no room."""
+    answer = service.full()
+    headers = {"Retry-After": str(max(1, math.ceil(answer.retry_s)))}
+    return Reply(body=replies.full(answer, service.problem), status=429, headers=headers)
+
+
 def _natural(text: str, path: str) -> int:
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
     raise InvalidError(Fault(path, f"{text[:40]!r} is no whole number below 10^18; send 0 or more"))
 
 
-def _key(call: Call) -> str | None:
+def _key(call: Call) -> Key | None:
     key = call.headers.get(KEY)
     if key is not None and not 0 < len(key) <= _LONGEST_KEY:
         raise InvalidError(Fault(KEY, f"has {len(key)} characters; send 1 to {_LONGEST_KEY}"))
     if key is not None and not key.isascii():  # bytes that are no UTF-8 cannot be logged
         raise InvalidError(Fault(KEY, f"{key[:40]!a} is not ASCII; send e.g. a UUID"))
-    return key
+    return None if key is None else Key(key, hashlib.blake2b(call.body, digest_size=16).hexdigest())
 
 
 def _env(group: Valid | Invalid) -> int:
-    env_id = group.group.env_id if isinstance(group, Valid) else group.env_id
+    env_id = group.head.env_id if isinstance(group, Valid) else group.env_id
     return env_id if isinstance(env_id, int) else answers.ANONYMOUS
 
 
@@ -322,26 +350,25 @@ def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> V
     """A group as it is, or why it cannot be of this sender's request."""
     if isinstance(group, Invalid) or _env(group) == env_id:
         return group
-    fault = Fault(
-        "env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment"
-    )
+    fault = Fault("env_id", f"is {group.head.env_id} beside groups of {env_id}; send one list an environment")
     return Invalid(
         fault.within(f"[{number}]") if is_list else fault, env_id, group.sequences, group.token_count
     )
 
 
 def _offer(
-    group: Valid | Invalid, env_id: int, key: str | None, traceparent: str | None, number: int
+    group: Valid | Invalid, env_id: int, key: Key | None, traceparent: str | None, number: int
 ) -> answers.Offer:
     is_valid = isinstance(group, Valid)
-    stated = group.group.version if isinstance(group, Valid) else None
+    stated = group.head.version if isinstance(group, Valid) else None
     return answers.Offer(
         env_id=env_id,
         sequences=group.sequences,
         tokens=group.token_count,
         version=None if stated is None else Version(lineage=stated.lineage, number=stated.number),
-        ticket=group.group.ticket if isinstance(group, Valid) else group.ticket,
-        key=key,
+        ticket=group.head.ticket if isinstance(group, Valid) else group.ticket,
+        key=None if key is None else key.name,
+        digest="" if key is None else key.digest,
         index=number,
         traceparent=traceparent,
         is_invalid=not is_valid,

@@ -75,7 +75,8 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Decision[Batc
     used = [lease for lease in settled if lease.is_delivered]
     back = [lease for lease in settled if not lease.is_delivered]
     operations += [Acknowledged(at=now, lease=lease.id) for lease in used]
-    operations += [Released(at=now, lease=lease.id, reason="broken") for lease in back]
+    for lease in back:
+        operations += _back(state, lease, now, "broken")
     version = state.version
     if not state.is_version_stated:
         version = Version(lineage=version.lineage, number=version.number + len(used))
@@ -190,7 +191,20 @@ def _released(state: State, lease: int, now: int, reason: Ended) -> Decision[Lea
     if lease not in state.leases:
         return Decision(answer=_answer(state, lease))
     answer = LeaseAnswer(lease=lease, deadline=None, ended=reason)
-    return Decision(answer=answer, operations=(Released(at=now, lease=lease, reason=reason),))
+    return Decision(answer=answer, operations=_back(state, state.leases[lease], now, reason))
+
+
+def _back(state: State, lease: Lease, now: int, reason: Ended) -> tuple[Operation, ...]:
+    """The groups of a lease are queued again; those that came back too often are set aside.
+
+    A reply that did not arrive is no reader's failure: it is not counted.
+    """
+    most = state.limits.max_returns
+    aside = tuple(
+        item for item in lease.items if reason != "broken" and state.items[item].returns + 1 >= most
+    )
+    released = Released(at=now, lease=lease.id, reason=reason)
+    return (released, Expired(at=now, items=aside, reason="returned")) if aside else (released,)
 
 
 def acknowledge(state: State, lease: int, now: int) -> Decision[LeaseAnswer | Unknown]:
@@ -212,9 +226,9 @@ def extend(state: State, lease: int, seconds: float | None, now: int) -> Decisio
 
 def register_trainer(state: State, trainer: Trainer, now: int) -> Decision[Status]:
     """A trainer registers; again after a crash: what its old wire had got is queued again."""
-    operations: list[Operation] = [
-        Released(at=now, lease=lease.id, reason="registered") for lease in _implicit(state)
-    ]
+    operations: list[Operation] = []
+    for lease in _implicit(state):
+        operations += _back(state, lease, now, "registered")
     operations.append(TrainerRegistered(at=now, trainer=trainer))
     return Decision(answer=status(state, now), operations=tuple(operations))
 
@@ -245,7 +259,7 @@ def sweep(state: State, now: int) -> Decision[None]:
         if lease.is_delivered and not lease.is_explicit:
             operations.append(Acknowledged(at=now, lease=lease.id))
         else:
-            operations.append(Released(at=now, lease=lease.id, reason="expired"))
+            operations += _back(state, lease, now, "expired")
     over = overdue(state, now)
     if over:
         operations.append(TicketsExpired(at=now, tickets=over))

@@ -13,8 +13,9 @@ VersionSource: TypeAlias = Literal["stated", "assumed"]
 """Whether the sender stated which policy made a group, or the server takes the last one it answered."""
 Refusal: TypeAlias = Literal["invalid", "stale", "abandoned", "too_large", "unreachable"]
 """Why a group was not accepted: its content, its policy's age or lineage, or a size that fits no batch."""
-Expiry: TypeAlias = Literal["stale", "abandoned", "reset", "lost"]
-"""Why an accepted group will never be served; `lost`: a damaged disk no longer has its bytes."""
+Expiry: TypeAlias = Literal["stale", "abandoned", "reset", "lost", "returned"]
+"""Why an accepted group will never be served; `lost`: a damaged disk no longer has its bytes; `returned`: it
+came back unused too often, so it may be what its readers fail at."""
 Ended: TypeAlias = Literal["expired", "released", "broken", "registered"]
 """Why the groups of a lease are queued again: time, the holder, its connection, or a new life of it."""
 
@@ -131,6 +132,8 @@ class Accepted(_Operation, frozen=True, kw_only=True):
     ticket: int | None = None
     key: str | None = None
     """Idempotency key of the request."""
+    digest: str = ""
+    """Of the body that came under the key."""
     index: int = 0
     """Place in the request."""
     traceparent: str | None = None
@@ -146,6 +149,7 @@ class Refused(_Operation, frozen=True, kw_only=True):
     tokens: int
     ticket: int | None = None
     key: str | None = None
+    digest: str = ""
     index: int = 0
 
 
@@ -221,6 +225,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_leased: bool = False
     deliveries: int = 0
     """How often it went out before."""
+    returns: int = 0
+    """How often of these a reader had it, and it came back."""
     traceparent: str | None = None
 
 
@@ -288,6 +294,8 @@ class Answered(msgspec.Struct, kw_only=True):
     at: int
     outcomes: dict[int, Outcome]
     """By place in the request."""
+    digest: str = ""
+    """Of its body."""
 
 
 class Env(msgspec.Struct, kw_only=True):

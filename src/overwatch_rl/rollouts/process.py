@@ -8,6 +8,7 @@ what is served.
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,7 @@ from aiohttp import web
 from aiohttp.log import server_logger
 
 from overwatch.platform import raise_file_limit, return_memory_soon
+from overwatch_rl.clock import elapsing
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
@@ -23,7 +25,7 @@ from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.settings import RolloutsSettings
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Store
-from overwatch_rl.rollouts.telemetry import Silent, Tower, start_run
+from overwatch_rl.rollouts.telemetry import Silent, Telemetry, Tower, start_run
 from overwatch_rl.web.process import Senders, ending, listen, loop_factory, status_of, url_of
 from overwatch_rl.web.site import Site
 
@@ -51,7 +53,7 @@ def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
         state = State(limits=settings.limits)
         store = Store(settings.folder, state, settings.store)
         try:
-            service = Service(state, store, Silent() if tower is None else Tower(tower))
+            service = service_of(state, store, Silent() if tower is None else Tower(tower))
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 status = runner.run(_serve(settings, service, echo))
         finally:
@@ -63,6 +65,11 @@ def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     if tower is not None:
         tower.close(outcome="completed")
     return status
+
+
+def service_of(state: State, store: Store, telemetry: Telemetry) -> Service:
+    """The queue of a store; its time goes on where the log ended, so that what a ticket had left, it has."""
+    return Service(state, store, telemetry, elapsing(store.last_at or time.time_ns()))
 
 
 async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[str], None]) -> int:

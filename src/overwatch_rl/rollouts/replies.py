@@ -157,6 +157,7 @@ def status(answer: answers.Status) -> wire.Status:
         queued_sequences=answer.held_sequences,
         version=version(answer.version),
         permits=answer.permits,
+        set_aside=aside.groups if (aside := answer.account.expired.get("returned")) else 0,
         done=answer.is_done,
     )
 

@@ -18,7 +18,7 @@ from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.rollouts import queue, wire
 from overwatch_rl.rollouts.answers import Decision
 from overwatch_rl.rollouts.delivery import Delivery
-from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
+from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route, full
 from overwatch_rl.rollouts.service import UnsafeError
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.web import bodies
@@ -50,7 +50,7 @@ class Server:
         self._handlers = handlers
         self._authorisation = authorisation
         self._most_bytes = most_bytes
-        self._read_s = read_s
+        self._intake = bodies.Intake(read_s, handlers.service.room)
         self._one_batch = asyncio.Lock()
         self._watches: set[asyncio.Task[None]] = set()
         self._on_its_way: asyncio.Task[None] | None = None
@@ -87,13 +87,15 @@ class Server:
     async def _answer(self, route: Route, request: web.Request) -> Reply:
         """The border: whatever goes wrong becomes an answer."""
         try:
-            body = await self._body(request)
-            call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
-            return await route.handler(self._handlers, call)
+            async with self._intake.body(request, self._most_bytes) as body:
+                call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
+                return await route.handler(self._handlers, call)
         except InvalidError as error:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
         except TooLargeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=413)
+        except bodies.FullError:
+            return full(self._handlers.service)
         except bodies.TooSlowError as error:
             return Reply(body=wire.Problem(error=str(error)), status=408)
         except bodies.EncodingError as error:
@@ -107,18 +109,6 @@ class Server:
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return Reply(body=wire.Problem(error="the server failed; its log has the cause"), status=500)
-
-    async def _body(self, request: web.Request) -> bytes:
-        if not request.body_exists:
-            return b""
-        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
-        if (request.content_length or 0) > self._most_bytes:
-            raise TooLargeError(self._most_bytes)
-        try:
-            async with asyncio.timeout(self._read_s):
-                return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
-        except TimeoutError as error:
-            raise bodies.TooSlowError(self._read_s) from error
 
     async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
         if Call(headers=request.headers).is_explicit:

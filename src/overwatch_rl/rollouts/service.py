@@ -6,14 +6,16 @@ is given: what was decided stands, and is written once the disk takes it. Must n
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from overwatch_rl.clock import elapsing
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Decision, Full, Offer, Outcomes, Unknown
-from overwatch_rl.rollouts.operations import Accepted, Operation
+from overwatch_rl.rollouts.answers import Decision, Full, Offer, Outcomes, Reused, Unknown
+from overwatch_rl.rollouts.operations import Accepted, Expired, Operation
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import StoreClosedError
 from overwatch_rl.rollouts.telemetry import Telemetry
@@ -24,6 +26,8 @@ Record: TypeAlias = tuple[Operation, bytes | None]
 
 PATIENCE_S: Final = 10.0
 """So long an answer waits for the disk."""
+
+_log = logging.getLogger("overwatch_rl.rollouts")
 
 
 class Store(Protocol):
@@ -50,15 +54,15 @@ class Service:
     """Everything the server does but speak."""
 
     def __init__(
-        self, state: State, store: Store, telemetry: Telemetry, clock: Callable[[], int] = time.time_ns
+        self, state: State, store: Store, telemetry: Telemetry, clock: Callable[[], int] | None = None
     ) -> None:
+        """`clock` gives nanoseconds that never go back; begin it where the last life of the log ended."""
         self.state = state
         self.telemetry = telemetry
         self.latest = store.payloads[max(store.payloads)] if store.payloads else None
         """The bytes of the group that was accepted last."""
         self._store = store
-        self._clock = clock
-        self._now = 0
+        self.now = clock or elapsing(time.time_ns())
         self._last: Future[None] | None = None
 
     @property
@@ -70,11 +74,6 @@ class Service:
     def problem(self) -> str | None:
         """Why nothing can be made safe now."""
         return self._store.problem
-
-    def now(self) -> int:
-        """Unix nanoseconds that never go back."""
-        self._now = max(self._now, self._clock())
-        return self._now
 
     async def do(
         self, decide: Callable[[State, int], Decision[A]], payloads: Mapping[int, bytes] | None = None
@@ -114,15 +113,25 @@ class Service:
 
     async def accept(
         self, offers: Sequence[Offer], payloads: Mapping[int, bytes]
-    ) -> Outcomes | Full | Unknown:
+    ) -> Outcomes | Full | Reused | Unknown:
         """Take the groups of a request; the payload of each is given by its place."""
         if payloads and not self._store.room(sum(map(len, payloads.values()))):
-            queued, retry_s = self.state.account.queued, self.state.limits.retry_s
-            return Full(queued_groups=queued.groups, queued_sequences=queued.sequences, retry_s=retry_s)
+            return self.full()
         return await self.do(lambda state, now: queue.accept(state, offers, now), payloads)
+
+    def full(self) -> Full:
+        """No room for more groups."""
+        queued, retry_s = self.state.account.queued, self.state.limits.retry_s
+        return Full(queued_groups=queued.groups, queued_sequences=queued.sequences, retry_s=retry_s)
+
+    def room(self, size: int) -> bool:
+        """Whether bodies of so many bytes may be received beside the groups that are held."""
+        return self._store.room(size)
 
     def _apply(self, operation: Operation, payloads: Mapping[int, bytes]) -> Record:
         self.telemetry.applied(self.state, operation)
+        if isinstance(operation, Expired) and operation.reason == "returned":
+            _log.warning("groups %s came back unused too often: they are set aside", operation.items)
         queue.apply(self.state, operation)
         if not isinstance(operation, Accepted):
             return operation, None

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
-from overwatch_rl.rollouts.answers import Limits
+from overwatch_rl.rollouts.answers import MOST_SEQUENCES, Limits
 from overwatch_rl.rollouts.store import Level, StoreLimits
-from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation, read_token
 from overwatch_rl.web.process import address, endpoint
 from overwatch_rl.web.site import ConnectionLimits, tls_context
 
 SEGMENT_BYTES: Final = 64 << 20
 """So much is written to a file of the log."""
+
+SEQUENCE_BYTES: Final = 64
+"""What the shortest sequence takes, with its mask and its score."""
 
 YEAR_S: Final = 31_536_000.0
 """The longest of all times that can be set."""
@@ -79,7 +82,7 @@ class RolloutsSettings:
 def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
-    token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
+    token = None if flags["token_file"] is None else read_token(flags["token_file"])
     otlp = endpoint(flags["endpoint"])
     _within_a_year(flags)
     level = Level(flags["durability"])
@@ -102,6 +105,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             env_lease_s=flags["env_lease_s"],
             ticket_s=flags["ticket_s"],
             retry_s=flags["retry_s"],
+            max_batch_size=min(MOST_SEQUENCES, (held << 20) // SEQUENCE_BYTES),
         ),
         store=StoreLimits(
             level=level,

@@ -1,28 +1,48 @@
 """What is wrong with a body, by the path of the field: `scores[3]: NaN ...`.
 
-Rules: a body that is plain is scanned and its shapes are compared; any other is decoded to its last number,
-and one that is wrong is read again, slowly, to name the fault. In a list each group is judged by itself. Must
-not know HTTP or the queue.
+Rules: a group is decoded once, to its keys; rows of numbers stay as they were written, and everything else
+is encoded again, so that whoever can read JSON can read what is served. In a list each group is judged by
+itself. A fault costs no more than a good group does. Must not know HTTP or the queue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from overwatch_rl.rollouts.scanning import scanned
-from overwatch_rl.rollouts.wire import Scored
-from overwatch_rl.web.faults import READER, Fault, InvalidError, decode, parsed, text_of
+from overwatch_rl.rollouts import scanning
+from overwatch_rl.rollouts.scanning import MASKS, NUMBERS, TOKENS, Kind
+from overwatch_rl.rollouts.wire import OPTIONAL, Head
+from overwatch_rl.web.faults import Fault, InvalidError, canonical, decode, elements, without_literals
 
 MOST_GROUPS: Final = 4096
 """Most groups of one list."""
+MOST_PARTS: Final = 1 << 20
+"""Most lists, objects and pairs of strings in a body: each costs many times its bytes."""
+MOST_KEYS: Final = 1 << 10
+"""Most keys of a group."""
+MOST_SEQUENCES: Final = 1 << 16
+"""Most rows of a group."""
 
-_SCORED: Final = msgspec.json.Decoder(Scored)
-_LIST: Final = msgspec.json.Decoder(list[Raw])
-_SPACE: Final = " \t\n\r"
-_PER_TOKEN: Final = ("advantages", "ref_logprobs", "inference_logprobs")
-_PER_SEQUENCE: Final = ("messages", "overrides", "distill_token_ids", "distill_logprobs")
+_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
+_HEAD: Final = msgspec.json.Decoder(Head)
+_INTEGER: Final = msgspec.json.Decoder(int)
+_REQUIRED: Final = ("tokens", "masks", "scores")
+_ROWS: Final[Mapping[str, tuple[Kind, int]]] = {
+    "tokens": (TOKENS, 2),
+    "masks": (MASKS, 2),
+    "scores": (NUMBERS, 1),
+    "advantages": (NUMBERS, 2),
+    "ref_logprobs": (NUMBERS, 2),
+    "inference_logprobs": (NUMBERS, 2),
+    "distill_token_ids": (TOKENS, 3),
+    "distill_logprobs": (NUMBERS, 3),
+}
+"""Keys whose values are lists of numbers, and how deep those stand."""
+_ABSENT: Final = (b"null", b"[]")
+"""What published clients send where there are no rows."""
+_PER_TOKEN: Final = frozenset(("masks", "advantages", "ref_logprobs", "inference_logprobs"))
 FIXES: Final = {
     "env_id": "send the id that /register-env answered",
     "scores": "score every sequence with a finite number",
@@ -33,20 +53,21 @@ FIXES: Final = {
 class Valid(msgspec.Struct, frozen=True, gc=False):
     """A group that can be queued."""
 
-    group: Scored
-    """Its rows may be ranges of their length."""
-    raw: bytes
-    """The sender's own bytes."""
+    head: Head
+    lengths: list[int]
+    """Tokens of each sequence."""
+    payload: bytes
+    """What is kept and served: the sender's object, and null for each optional key that it lacks."""
 
     @property
     def sequences(self) -> int:
         """How many sequences it has."""
-        return len(self.group.tokens)
+        return len(self.lengths)
 
     @property
     def token_count(self) -> int:
         """How many tokens its sequences have together."""
-        return sum(map(len, self.group.tokens))
+        return sum(self.lengths)
 
 
 class Invalid(msgspec.Struct, frozen=True):
@@ -62,26 +83,31 @@ class Invalid(msgspec.Struct, frozen=True):
 
 def one(body: bytes, longest: int) -> Valid | Invalid:
     """The group of a body, or what is wrong; `longest` is the most tokens of a sequence, 0 for no limit."""
-    plain = scanned(body)
-    if plain is not None and _shape(plain, longest) is None:
-        return Valid(plain, body)
     try:
-        group = decode(body, _SCORED, FIXES)
+        _check_size(body)
+    except InvalidError as error:
+        return Invalid(error.fault)
+    try:
+        return _group(decode(body, _KEYS, FIXES), longest)
     except InvalidError as error:
         return _measured(body, error.fault)
-    fault = _shape(group, longest)
-    return Valid(group, body) if fault is None else _measured(body, fault)
 
 
 def several(body: bytes, longest: int) -> list[Valid | Invalid]:
     """Each group of a list, or what is wrong with it; raises `InvalidError` where the body is no list."""
-    try:
-        raws: Sequence[bytes] = [bytes(raw) for raw in _LIST.decode(body)]
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raws = list(_elements(body))
-    if len(raws) > MOST_GROUPS:
-        raise InvalidError(Fault("", f"has {len(raws)} groups; send at most {MOST_GROUPS} in a request"))
-    return [_placed(one(raw, longest), number) for number, raw in enumerate(raws)]
+    _check_size(body)
+    found = elements(body, MOST_GROUPS + 1)
+    if len(found) > MOST_GROUPS:
+        raise InvalidError(Fault("", f"has too many groups; send at most {MOST_GROUPS} in a request"))
+    return [_placed(one(each, longest), number) for number, each in enumerate(found)]
+
+
+def _check_size(body: bytes) -> None:
+    """Raise where the parts of a body, not its bytes, would fill the memory."""
+    parts = body.count(b"[") + body.count(b"{") + body.count(b'"') // 4
+    if parts > MOST_PARTS:
+        message = f"has {parts} lists, objects and pairs of strings; send at most {MOST_PARTS} in a request"
+        raise InvalidError(Fault("", message))
 
 
 def _placed(group: Valid | Invalid, number: int) -> Valid | Invalid:
@@ -90,82 +116,83 @@ def _placed(group: Valid | Invalid, number: int) -> Valid | Invalid:
     return msgspec.structs.replace(group, fault=group.fault.within(f"[{number}]"))
 
 
+def _group(keys: dict[str, Raw], longest: int) -> Valid:
+    """Raises `InvalidError`."""
+    if len(keys) > MOST_KEYS:
+        raise InvalidError(Fault("", f"has {len(keys)} keys; send at most {MOST_KEYS}"))
+    for name in _REQUIRED:
+        if name not in keys:
+            raise InvalidError(Fault("", f"Object missing required field `{name}`"))
+    lengths: dict[str, list[int]] = {}
+    values: dict[str, bytes] = {}
+    for name, raw in keys.items():
+        value = bytes(raw)
+        try:
+            if name not in _ROWS:
+                value = canonical(value)
+            elif name in _REQUIRED or value not in _ABSENT:
+                lengths[name] = scanning.lengths(value, *_ROWS[name])
+        except InvalidError as error:
+            raise InvalidError(_within(name, error.fault)) from error
+        values[name] = value
+    head = decode(_object({name: values[name] for name in values if name not in _ROWS}), _HEAD, FIXES)
+    _check_shape(head, lengths, longest)
+    absent = dict.fromkeys((name for name in OPTIONAL if name not in values), b"null")
+    return Valid(head, lengths["tokens"], _object(values | absent))
+
+
+def _within(name: str, fault: Fault) -> Fault:
+    fault = fault.within(name[:60])
+    fix = FIXES.get(name)
+    return Fault(fault.path, f"{fault.message}; {fix}") if fix else fault
+
+
+def _object(values: Mapping[str, bytes]) -> bytes:
+    parts = (msgspec.json.encode(name) + b":" + value for name, value in values.items())
+    return b"{" + b",".join(parts) + b"}"
+
+
 def _measured(body: bytes, fault: Fault) -> Invalid:
     """A refused group with its sender and its size, as far as they can be read."""
     try:
-        value = parsed(body)
-    except InvalidError:
+        keys = _KEYS.decode(without_literals(body))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return Invalid(fault)
-    if not isinstance(value, dict):
-        return Invalid(fault)
-    env_id, rows = value.get("env_id"), value.get("tokens")
-    rows = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
-    ticket = value.get("ticket")
-    return Invalid(
-        fault,
-        env_id if type(env_id) is int else None,
-        len(rows),
-        sum(map(len, rows)),
-        ticket if type(ticket) is int else None,
-    )
+    try:
+        lengths = scanning.measured(bytes(keys["tokens"]), 2)
+    except (InvalidError, LookupError):
+        lengths = []
+    return Invalid(fault, _integer(keys, "env_id"), len(lengths), sum(lengths), _integer(keys, "ticket"))
 
 
-def _shape(group: Scored, longest: int) -> Fault | None:
-    """Rows that do not belong together, `None` where all do."""
-    lengths = [len(row) for row in group.tokens]
-    if len(group.scores) != len(lengths):
-        return _counted("scores", len(group.scores), len(lengths))
-    if len(group.masks) != len(lengths):
-        return _counted("masks", len(group.masks), len(lengths))
-    fault = _rows("masks", group.masks, lengths)
-    if fault is not None:
-        return fault
-    for number, length in enumerate(lengths):
+def _integer(keys: Mapping[str, Raw], name: str) -> int | None:
+    try:
+        return _INTEGER.decode(keys[name])
+    except (msgspec.MsgspecError, LookupError, ValueError):
+        return None
+
+
+def _check_shape(head: Head, lengths: Mapping[str, list[int]], longest: int) -> None:
+    """Raise `InvalidError` for rows that do not belong together."""
+    tokens = lengths["tokens"]
+    if not 0 < len(tokens) <= MOST_SEQUENCES:
+        most = f"has {len(tokens)} rows; send at most {MOST_SEQUENCES}"
+        raise InvalidError(Fault("tokens", most if tokens else "Expected `array` of length >= 1"))
+    rows = {name: found for name in ("messages", "overrides") if (found := getattr(head, name))}
+    counts = {name: len(found) for name, found in (*lengths.items(), *rows.items())}
+    counts["scores"] = lengths["scores"][0]
+    for name, count in counts.items():
+        if count != len(tokens):
+            message = f"has {count} rows for {len(tokens)} sequences; send one for each sequence of tokens"
+            raise InvalidError(Fault(name, message))
+    for name in _PER_TOKEN.intersection(lengths):
+        for number, (found, length) in enumerate(zip(lengths[name], tokens, strict=True)):
+            if found != length:
+                message = f"has {found} values for {length} tokens; send one for each token"
+                raise InvalidError(Fault(f"{name}[{number}]", message))
+    for number, length in enumerate(tokens):
         if not length:
-            return Fault(f"tokens[{number}]", "is empty; send at least one token a sequence")
+            raise InvalidError(Fault(f"tokens[{number}]", "is empty; send at least one token a sequence"))
         if 0 < longest < length:
-            return Fault(f"tokens[{number}]", f"has {length} tokens; the trainer takes at most {longest}")
-    for name in _PER_SEQUENCE:
-        rows = getattr(group, name)
-        if rows and len(rows) != len(lengths):
-            return _counted(name, len(rows), len(lengths))
-    for name in _PER_TOKEN:
-        rows = getattr(group, name)
-        if rows:
-            fault = (
-                _rows(name, rows, lengths)
-                if len(rows) == len(lengths)
-                else _counted(name, len(rows), len(lengths))
-            )
-            if fault is not None:
-                return fault
-    return None
-
-
-def _rows(name: str, rows: Sequence[Sequence[object]], lengths: Sequence[int]) -> Fault | None:
-    for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        if len(row) != length:
-            return Fault(
-                f"{name}[{number}]", f"has {len(row)} values for {length} tokens; send one for each token"
-            )
-    return None
-
-
-def _counted(name: str, found: int, sequences: int) -> Fault:
-    return Fault(name, f"has {found} rows for {sequences} sequences; send one for each sequence of tokens")
-
-
-def _elements(body: bytes) -> Iterator[bytes]:
-    """The bytes of each element of a JSON list that may hold literals; raises `InvalidError`."""
-    if not isinstance(parsed(body), list):
-        raise InvalidError(Fault("", "is no list; send a list of groups, or one group to /scored_data"))
-    text = text_of(body)
-    at = text.index("[") + 1
-    while True:
-        while text[at] in _SPACE or text[at] == ",":
-            at += 1
-        if text[at] == "]":
-            return
-        _, end = READER.raw_decode(text, at)
-        yield text[at:end].encode()
-        at = end
+            message = f"has {length} tokens; the trainer takes at most {longest}"
+            raise InvalidError(Fault(f"tokens[{number}]", message))

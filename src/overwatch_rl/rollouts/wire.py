@@ -14,10 +14,12 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 Count = Annotated[int, Meta(ge=1, le=1 << 40)]
 Natural = Annotated[int, Meta(ge=0, le=1 << 62)]
 Token = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Mask = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Weight = Annotated[float, Meta(ge=0.0, le=1e12)]
 Name = Annotated[str, Meta(max_length=1024)]
+Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""What every reader and the log can hold."""
+Mask = Whole
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,14 +29,14 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     wandb_project: Name
     batch_size: Count
     """Sequences of one batch."""
-    max_token_len: int
+    max_token_len: Whole
     """Most tokens of a sequence; 0 or less for no limit."""
     checkpoint_dir: Name
-    save_checkpoint_interval: int
+    save_checkpoint_interval: Whole
     starting_step: Natural
-    num_steps: int
+    num_steps: Whole
     """The step at which training ends; 0 or less for no end."""
-    max_staleness: Natural | None = None
+    max_staleness: Annotated[int, Meta(ge=0, le=1 << 31)] | None = None
     """Most versions that a group may be old when it is served; the server's own limit where left out."""
 
 
@@ -53,7 +55,7 @@ class EnvRegistration(msgspec.Struct, frozen=True, kw_only=True):
 class EnvIdentifier(msgspec.Struct, frozen=True, kw_only=True):
     """Which environment: the body of `/disconnect-env` and `/status-env`."""
 
-    env_id: int
+    env_id: Whole
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -74,7 +76,23 @@ Object = dict[str, Raw]
 Rows = list[list[float]] | None | UnsetType
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a group has beside its rows of numbers."""
+
+    messages: list[list[Message]] | UnsetType | None = UNSET
+    generation_params: Object | UnsetType | None = UNSET
+    overrides: list[Object] | UnsetType | None = UNSET
+    group_overrides: Object | UnsetType | None = UNSET
+    images: Raw | UnsetType = UNSET
+    env_id: Whole | UnsetType | None = UNSET
+    version: PolicyVersion | None = None
+    """Version of the policy that generated the group; where left out, that of its ticket, or the last one
+    that the environment was answered."""
+    ticket: Whole | None = None
+    """A ticket of `POST /admit`."""
+
+
+class Scored(Head, frozen=True, kw_only=True, gc=False):
     """One group of sequences: `POST /scored_data`, or an element of `POST /scored_data_list`.
 
     Of a list with a row a sequence, an empty one means the same as null: published clients send it.
@@ -86,20 +104,9 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scores: list[float]
     advantages: Rows = UNSET
     ref_logprobs: Rows = UNSET
-    messages: list[list[Message]] | UnsetType | None = UNSET
-    generation_params: Object | UnsetType | None = UNSET
     inference_logprobs: Rows = UNSET
-    overrides: list[Object] | UnsetType | None = UNSET
-    group_overrides: Object | UnsetType | None = UNSET
-    images: Raw | UnsetType = UNSET
-    env_id: int | UnsetType | None = UNSET
     distill_token_ids: list[list[list[Token]]] | UnsetType | None = UNSET
     distill_logprobs: list[list[list[float]]] | UnsetType | None = UNSET
-    version: PolicyVersion | None = None
-    """Version of the policy that generated the group; where left out, that of its ticket, or the last one
-    that the environment was answered."""
-    ticket: int | None = None
-    """A ticket of `POST /admit`."""
 
 
 OPTIONAL: Final = (
@@ -109,16 +116,10 @@ OPTIONAL: Final = (
 """Keys that a reader of a batch may expect in every group."""
 
 
-def payload(raw: bytes, group: Scored) -> bytes:
-    """The bytes of a group as they are kept: the sender's object, and null for each optional key it lacks."""
-    absent = b"".join(b',"%s":null' % name.encode() for name in OPTIONAL if getattr(group, name) is UNSET)
-    return b"".join((raw.rstrip()[:-1].rstrip(), absent, b"}")) if absent else raw
-
-
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /admit`: an environment asks for tickets."""
 
-    env_id: int
+    env_id: Whole
     groups: Annotated[int, Meta(ge=1, le=4096)] = 1
 
 
@@ -348,6 +349,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     version: PolicyVersion
     permits: int
     """Sequences for which tickets may still be issued."""
+    set_aside: int
+    """Groups that came back unused too often: their readers may have failed because of them."""
     done: bool
     """Whether training has all that it needs."""
 

@@ -4,8 +4,12 @@ Rules: a body is inflated as it comes, so that a small one cannot become a large
 is ever held. Must not know what a body means.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
+
+from aiohttp import hdrs, web
 
 from overwatch.deflate import Inflater, TooLargeError, fast_zlib
 
@@ -15,6 +19,8 @@ SMALLEST: Final = 1024
 """Replies of fewer bytes go as they are."""
 LARGE: Final = 1 << 20
 """Replies of so many bytes are packed by another thread: others need not wait for it."""
+FREE: Final = 1 << 16
+"""A body of so many bytes is received though the memory is full: an acknowledgement makes room."""
 _GZIP: Final = 31
 """zlib's `wbits` of a gzip stream."""
 
@@ -32,10 +38,57 @@ class EncodingError(ValueError):
     """A content encoding that is not known."""
 
 
-async def read(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes:
+class FullError(Exception):
+    """No room for another body now."""
+
+
+class Intake:
+    """Receives the bodies of all requests of a server, those that are not whole yet within its memory."""
+
+    def __init__(self, read_s: float, room: Callable[[int], bool]) -> None:
+        """A body must arrive in `read_s`; `room` is asked if all bodies together may have so many bytes."""
+        self._read_s = read_s
+        self._room = room
+        self._held = 0
+
+    @asynccontextmanager
+    async def body(self, request: web.Request, limit: int) -> AsyncIterator[bytes]:
+        """The body of a request, which counts until the context ends.
+
+        Raises as `read` does, and `TooSlowError` or `FullError`.
+        """
+        if not request.body_exists:
+            yield b""
+            return
+        if (request.content_length or 0) > limit:
+            raise TooLargeError(limit)
+        size = 0
+
+        def grow(by: int) -> None:
+            nonlocal size
+            size += by
+            self._held += by
+            if size > FREE and not self._room(self._held):
+                raise FullError("the memory for requests is full; send this again in a while")
+
+        try:
+            encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
+            async with asyncio.timeout(self._read_s):
+                found = await read(request.content.iter_any(), encoding, limit, grow)
+            yield found
+        except TimeoutError as error:
+            raise TooSlowError(self._read_s) from error
+        finally:
+            self._held -= size
+
+
+async def read(
+    chunks: AsyncIterator[bytes], encoding: str, limit: int, grow: Callable[[int], None] = lambda _: None
+) -> bytes:
     """A whole body, inflated; raises `TooLargeError`, `BadGzipError` or `EncodingError`.
 
-    `encoding` is the header `Content-Encoding`, `limit` the most bytes of what comes out.
+    `encoding` is the header `Content-Encoding`, `limit` the most bytes of what comes out. `grow` is called
+    with the bytes that come.
     """
     packed = encoding.strip().lower()
     if packed not in ("", "identity", "gzip"):
@@ -43,7 +96,9 @@ async def read(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes
     found = bytearray()
     inflater = Inflater(limit) if packed == "gzip" else None
     async for chunk in chunks:
-        found += chunk if inflater is None else inflater.take(chunk)
+        piece = chunk if inflater is None else inflater.take(chunk)
+        grow(len(piece))
+        found += piece
         if len(found) > limit:
             raise TooLargeError(limit)
     if inflater is not None and inflater.taken:

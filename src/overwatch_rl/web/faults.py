@@ -1,26 +1,38 @@
 """What is wrong with a body of JSON, by the path of the field: `scores[3]: NaN ...`.
 
-Rules: a body is decoded at once; one that is wrong is read again, slowly, to name the fault. Python's own
-JSON sends the literals NaN, Infinity and -Infinity, so they are read here and refused where they stand. Pure.
+Rules: a body is decoded at once; where the decoder stops, one bounded pass over the bytes before names the
+place. Nothing is built of a body that is wrong, and a message never repeats more than `_SHOWN` characters of
+it. Python's own JSON sends the literals NaN, Infinity and -Infinity, which are named as what they are. Pure.
 Must not know HTTP or what a body is for.
 """
 
-import json
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 
-READER: Final = json.JSONDecoder()
-"""Python's own, which takes the literals."""
-_STEPS: Final = re.compile(r"([^.\[\]]+)(?=[.\[]|$)|\[(\d+)\]")
-"""Of a path: a name, or the number in brackets."""
+DEEPEST: Final = 64
+"""Most levels of lists and objects in a value that is passed on: every common reader takes as many."""
 _SHOWN: Final = 60
 """So many characters of a wrong value are shown."""
+_LONGEST: Final = 400
+"""Most characters of a message, and of a path."""
+_SMALL: Final = 1 << 16
+"""Bytes of a body whose wrong value is looked up, to be shown."""
+_MOST_TOKENS: Final = 1 << 20
+"""Strings, brackets and gaps between them that are passed to name a place; beyond it the byte is named."""
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|[^"\[\]{}]++', re.DOTALL)
+_BYTE: Final = re.compile(r" \(byte (\d+)\)")
+_LITERAL: Final = re.compile(rb"NaN|Infinity")
+_STEPS: Final = re.compile(r"([^.\[\]]+)(?=[.\[]|$)|\[(\d+)\]")
+"""Of a path: a name, or the number in brackets."""
+_HALF_PAIR: Final = re.compile(
+    rb"\\u[dD][89abAB]\w\w(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]\w\w)\\u[dD][c-fC-F]\w\w", re.ASCII
+)
+"""An escape of one half of a character: Python sends it for bytes that were no text."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -40,6 +52,15 @@ class Fault(msgspec.Struct, frozen=True):
         return Fault(prefix + dot + self.path, self.message)
 
 
+class _Object(msgspec.Struct):
+    """Any object."""
+
+
+_ANY: Final = msgspec.json.Decoder()
+_OBJECTS: Final = msgspec.json.Decoder(list[_Object])
+_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
 class InvalidError(ValueError):
     """A body that cannot be used."""
 
@@ -54,65 +75,157 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T], fixes: Mapping[str, st
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidError(_named(str(error), body, fixes or {})) from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        for path, literal in _literals(parsed(body)):
-            message = f"{literal} is no JSON number; send a finite number, or leave the key out"
-            raise InvalidError(Fault(path, message)) from error
-        raise InvalidError(Fault("", f"is no JSON that can be read: {error}")) from error
-
-
-def text_of(body: bytes) -> str:
-    """A body as text; raises `InvalidError` where it is not UTF-8."""
-    try:
-        return body.decode()
     except UnicodeDecodeError as error:
-        raise InvalidError(Fault("", f"is not UTF-8 at byte {error.start}; send JSON in UTF-8")) from error
-
-
-def parsed(body: bytes) -> object:
-    """What the body holds, its literals kept; raises `InvalidError` where it is no JSON."""
-    try:
-        return READER.decode(text_of(body))
-    except json.JSONDecodeError as error:
-        message = f"is no JSON: {error.msg} at character {error.pos}" if body else "is empty; send JSON"
-        raise InvalidError(Fault("", message)) from error
-    except ValueError as error:
-        raise InvalidError(Fault("", f"has a number that cannot be read: {error}")) from error
+        raise InvalidError(_not_text(body)) from error
     except RecursionError as error:
         raise InvalidError(Fault("", "is nested too deeply; send flat lists of rows")) from error
+    except msgspec.DecodeError as error:
+        raise InvalidError(_malformed(str(error), body)) from error
+
+
+def canonical(value: bytes) -> bytes:
+    """JSON that every reader takes alike, of JSON that passes through; raises `InvalidError`.
+
+    Text is UTF-8, a key of an object is there once (the last one counts), a number fits 64 bits, and nothing
+    is nested deeper than `DEEPEST`.
+    """
+    found = decode(value, _ANY)
+    if value.count(b"[") + value.count(b"{") > DEEPEST and _depth(value) > DEEPEST:
+        raise InvalidError(Fault("", f"is nested deeper than {DEEPEST} levels; send it flatter, or as text"))
+    try:
+        msgspec.msgpack.encode(found)
+    except OverflowError as error:
+        message = "has an integer of more than 64 bits; send it as text"
+        raise InvalidError(Fault("", message)) from error
+    return msgspec.json.encode(found)
+
+
+def place(body: bytes, at: int) -> str:
+    """The path of what begins at a byte of JSON that is right until there; empty if that takes too long."""
+    steps: list[int | str] = []
+    name = b""
+    for number, token in enumerate(_TOKEN.finditer(body, 0, at)):
+        start, end = token.span()
+        first = body[start]
+        if number == _MOST_TOKENS:
+            return ""
+        if first == ord('"'):
+            name = body[start : min(end, start + _SHOWN)]
+        elif first in b"[{":
+            steps.append(0 if first == ord("[") else "")
+        elif first in b"]}":
+            steps.pop()
+        elif steps and isinstance(steps[-1], int):
+            steps[-1] += body.count(b",", start, end)
+        elif steps and body.find(b":", start, end) >= 0:
+            steps[-1] = name.decode(errors="replace").strip('"')
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return path.removeprefix(".")[:_LONGEST]
+
+
+def elements(body: bytes, most: int) -> list[bytes]:
+    """The bytes of each element of a list of objects, `most` at least where it has more.
+
+    An element that is wrong is one of them. Raises `InvalidError` where the body is no list.
+    """
+    try:
+        _OBJECTS.decode(body)
+        return [bytes(raw) for raw in _LIST.decode(body)]
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return _pieces(body, most)
+
+
+def _pieces(body: bytes, most: int) -> list[bytes]:
+    if body.lstrip()[:1] != b"[":
+        what = "is no list; send a list of groups, or one group to /scored_data"
+        raise InvalidError(Fault("", what if body else "is empty; send JSON"))
+    found: list[bytes] = []
+    depth = start = 0
+    for number, token in enumerate(_TOKEN.finditer(body)):
+        at, end = token.span()
+        first = body[at]
+        if number == _MOST_TOKENS or len(found) >= most:
+            break
+        if first in b"[{":
+            depth += 1
+            start = end if depth == 1 else start
+        elif first in b"]}":
+            depth -= 1
+            if depth == 0 and not body[end:].strip():
+                return [*found, last] if (last := body[start:at].strip()) or found else []
+        elif depth == 1 and first != ord('"'):
+            while len(found) < most and (comma := body.find(b",", max(at, start), end)) >= 0:
+                found.append(body[start:comma].strip())
+                start = comma + 1
+    if len(found) >= most:
+        return found
+    raise InvalidError(Fault("", "is no whole list of JSON that can be read; send fewer groups"))
+
+
+def without_literals(body: bytes) -> bytes:
+    """A body with 0 in the place of NaN and Infinity."""
+    for literal in (b"-Infinity", b"Infinity", b"NaN"):
+        body = body.replace(literal, b"0")
+    return body
+
+
+def _depth(body: bytes) -> int:
+    """Levels of lists and objects of JSON that is right."""
+    depth = most = 0
+    for token in _TOKEN.finditer(body):
+        first = body[token.start()]
+        if first in b"[{":
+            depth += 1
+            most = max(most, depth)
+        elif first in b"]}":
+            depth -= 1
+    return most
+
+
+def _malformed(message: str, body: bytes) -> Fault:
+    """A fault from msgspec's words: `JSON is malformed: invalid character (byte 12)`."""
+    if not body:
+        return Fault("", "is empty; send JSON")
+    stopped = _BYTE.search(message)
+    at = int(stopped[1]) if stopped else len(body)
+    literal = _LITERAL.match(body, at)
+    if literal is not None:
+        sign = "-" if body[at - 1 : at] == b"-" else ""
+        what = f"{sign}{literal[0].decode()} is no JSON number; send a finite number, or leave the key out"
+        return Fault(place(body, at), what)
+    half = _HALF_PAIR.search(body)
+    if half is not None:
+        what = f"{half[0].decode()} is half a character; send text that is whole, in UTF-8"
+        return Fault(place(body, half.start()), what)
+    return Fault("", f"is no JSON that can be read: {message}")
+
+
+def _not_text(body: bytes) -> Fault:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        what = f"is not UTF-8 at byte {error.start}; send JSON in UTF-8"
+        return Fault(place(body, error.start), what)
+    return Fault("", "is not UTF-8; send JSON in UTF-8")
 
 
 def _named(message: str, body: bytes, fixes: Mapping[str, str]) -> Fault:
     """A fault from msgspec's words: `Expected int - at $.tokens[0][1]`, the path in backticks."""
     what, _, path = message.partition(" - at `")
-    path = path.removesuffix("`").removeprefix("$").removeprefix(".")
-    value = _at(path, body) if path else None
+    path = path.removesuffix("`").removeprefix("$").removeprefix(".")[:_LONGEST]
+    value = _at(path, body) if path and len(body) <= _SMALL else None
     if isinstance(value, str | int | float):
-        what = f"{what}: {json.dumps(value)[:_SHOWN]}"
+        what = f"{what}: {msgspec.json.encode(value).decode()[:_SHOWN]}"
     fix = fixes.get(path.partition("[")[0])
-    return Fault(path, f"{what}; {fix}" if fix else what)
+    return Fault(path, (f"{what}; {fix}" if fix else what)[:_LONGEST])
 
 
 def _at(path: str, body: bytes) -> object:
     """What stands at `tokens[0][1]`, `None` where that cannot be seen."""
     try:
-        value = parsed(body)
+        value = _ANY.decode(body)
         for name, number in _STEPS.findall(path):
-            value = value[int(number)] if number else value[name]  # type: ignore[index]
-    except (InvalidError, LookupError, TypeError, ValueError):
+            value = value[int(number)] if number else value[name]
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError):
         return None
     return value
-
-
-def _literals(value: object) -> Iterator[tuple[str, str]]:
-    """Literals, each after where it stands, in order; a number too large for a float is one of them."""
-    left: list[tuple[str, object]] = [("", value)]
-    while left:
-        path, value = left.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            yield path, "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        elif isinstance(value, list):
-            left += reversed([(f"{path}[{number}]", inner) for number, inner in enumerate(value)])
-        elif isinstance(value, dict):
-            dot = "." if path else ""
-            left += reversed([(f"{path}{dot}{name}", inner) for name, inner in value.items()])

@@ -75,7 +75,10 @@ async def repeated(server: Served) -> None:
     issued = await server.post("/commands", command, 201)
     assert await server.post("/commands", command, 200) == issued
     assert (await server.post("/pause", None, 200, headers={"Idempotency-Key": "p-1"})) == issued
-    wrong = await server.post("/resume", None, 409, headers={"Idempotency-Key": "p-1"})
+    for path, other in (("/resume", None), ("/pause", {"reason": "another"})):
+        wrong = await server.post(path, other, 422, headers={"Idempotency-Key": "p-1"})
+        assert wrong["path"] == "Idempotency-Key"
+    wrong = await server.post("/commands", {"command": {"kind": "resume"}, "id": "p-1"}, 409)
     assert wrong["path"] == "id"
     done = await server.obey(detail="once")
     again = await server.post("/commands/p-1/ack", {"outcome": "failed"})
@@ -83,7 +86,8 @@ async def repeated(server: Served) -> None:
     artifact = {"kind": "checkpoint", "version": "000-00000001", "uri": "file:///a", "sha256": "0" * 64}
     kept = await server.post("/artifacts", artifact, 201)
     assert await server.post("/artifacts", artifact, 200) == kept
-    await server.post("/artifacts", {**artifact, "uri": "file:///b"}, 409)
+    for changed in ({"uri": "file:///b"}, {"details": {"steps": 1}}):
+        await server.post("/artifacts", {**artifact, **changed}, 409)
     assert (await server.get("/artifacts"))["artifacts"] == [{**kept, "mean_return": None}]
     assert (await server.query("PUT", RUN + "/weights-key", {"weights_public_key": KEY}))[
         "weights_public_key"
@@ -298,6 +302,26 @@ def test_what_is_answered_is_there_in_the_next_life(tmp_path: Path) -> None:
             assert (await server.get())["health"] == "stale"
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"config": {"seed": 1 << 70}},
+        {"config": json.loads("[" * 70 + "]" * 70)},
+        {"config": {"a": json.loads("[" * 70 + "]" * 70)}},
+        {"experiment": "a\0b"},
+        {"seed_base": 1 << 70},
+    ],
+)
+def test_what_not_everyone_can_read_is_refused(wrong: dict[str, object]) -> None:
+    """Before it is stored: lists of runs stay readable."""
+
+    async def check(server: Served) -> None:
+        assert "error" in await server.query("POST", "/api/v1/runs", {"run_id": "odd", **wrong}, 422)
+        assert (await server.query("GET", "/api/v1/runs"))["runs"] == []
+
+    served(check)
 
 
 @pytest.mark.parametrize("role", ["operator", "learner", "reader", None])

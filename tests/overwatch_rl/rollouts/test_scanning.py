@@ -1,87 +1,81 @@
-"""The quick look at a group: it passes nothing that decoding would refuse, and counts the same."""
+"""Rows of numbers as they are written: judged as decoding them would, and counted the same."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.scanning import scanned
-from overwatch_rl.rollouts.wire import Scored
+from overwatch_rl.rollouts.scanning import MASKS, NUMBERS, TOKENS, Kind, lengths
+from overwatch_rl.web.faults import InvalidError
 
-FIELDS = ("tokens", "masks", "advantages", "ref_logprobs", "inference_logprobs")
+KINDS = {"tokens": TOKENS, "masks": MASKS, "numbers": NUMBERS}
 PIECES = [
-    "0", "7", "-1", "12", "-", "+", ".", "e", "E", "e-", "1e5", "1e-5", "1e999", "0.5", ",", ", ", " ", "[",
-    "]", "]]", "null", "01", "9" * 18, "9" * 19, "9" * 400, '"', "NaN", "\n", "\v", "true",
+    "0", "7", "-1", "12", "1e5", "1e-5", "1E5", "1e+05", "1e999", "1e-999", "0.5", "9" * 18, "9" * 19,
+    "9" * 400, "0." + "1" * 25, "NaN", "null", "true", '"a,[b"', "{}", "[1]", "[]", "01", "", " 3 ", "\n4",
 ]  # fmt: skip
-ROW = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+ROW = st.lists(st.sampled_from(PIECES), max_size=6).map(",".join)
 PLAIN = st.lists(st.sampled_from(["1", "23", "4"]), max_size=4).map(",".join)
+LONG = "1234567," * 40_000
+"""More than one block."""
 
 
-def text(**rows: str) -> bytes:
-    """A group with rows as they are written; each is the inside of one row."""
-    inner = {"tokens": "1", "masks": "-100", **rows}
-    stated = ",".join(f'"{name}":[[{row}]]' for name, row in inner.items())
-    return f'{{{stated},"scores":[1.0],"env_id":3}}'.encode()
-
-
-def exact(body: bytes) -> Scored | None:
-    """The group that decoding finds."""
+def exact(kind: Kind, value: bytes) -> Any:
+    """What decoding finds, `None` where it is wrong; an integer that no reader can hold is."""
     try:
-        return msgspec.json.decode(body, type=Scored)
+        found = kind.rows[2].decode(value)
     except msgspec.MsgspecError:
         return None
+    whole = [number for row in json.loads(value) for number in row if isinstance(number, int)]
+    return found if all(abs(number) < 1 << 63 for number in whole) else None
 
 
-@given(name=st.sampled_from(FIELDS), row=ROW | PLAIN)
-def test_what_passes_would_be_decoded_with_the_same_lengths(name: str, row: str) -> None:
-    """Whatever stands in a row: it is decoded alike, or left to the exact way."""
-    body = text(**{name: row})
-
-    found = scanned(body)
-
-    if found is not None:
-        whole = exact(body)
-        assert whole is not None, body
-        assert json.loads(body)
-        assert {field: [len(one) for one in getattr(found, field) or ()] for field in FIELDS} == {
-            field: [len(one) for one in getattr(whole, field) or ()] for field in FIELDS
-        }
-        assert (found.scores, found.env_id) == (whole.scores, whole.env_id)
-
-
-@pytest.mark.parametrize(
-    ("row", "length"), [("", 0), (" ", 0), ("1", 1), ("1,22, 333", 3), (" 1 ,\n2 ", 2), ("9" * 18, 1)]
-)
-def test_plain_rows_are_not_decoded(row: str, length: int) -> None:
-    """The usual ways to write a row."""
-    found = scanned(text(tokens=row, masks=row, inference_logprobs=row))
-
-    assert found is not None
-    assert [len(found.tokens[0]), len(found.masks[0])] == [length, length]
-
-
-def test_numbers_that_a_model_gives_are_plain() -> None:
-    """Also small ones, which have a negative exponent."""
-    assert scanned(text(inference_logprobs="-0.25, -1.2e-05, 1.0, -17")) is not None
-
-
-def test_a_number_of_64_bits_is_decoded() -> None:
-    """At the border of what a trainer can hold the exact way decides."""
-    assert exact(text(tokens=str((1 << 63) - 1))) is not None
-    assert exact(text(tokens=str(1 << 63))) is None
+@pytest.mark.parametrize("before", ["", LONG], ids=["short", "long"])
+@given(name=st.sampled_from(sorted(KINDS)), rows=st.lists(ROW | PLAIN, min_size=1, max_size=3))
+def test_rows_are_judged_as_decoding_would(before: str, name: str, rows: list[str]) -> None:
+    """Whatever is in a row: it is refused, or has as many values as decoding finds."""
+    value = ("[" + ",".join(f"[{before}{row}]" for row in rows) + "]").encode()
+    kind = KINDS[name]
+    try:
+        msgspec.json.decode(value, type=msgspec.Raw)
+    except msgspec.MsgspecError:
+        return
+    whole = exact(kind, value)
+    if whole is None:
+        with pytest.raises(InvalidError):
+            lengths(value, kind, 2)
+    else:
+        assert lengths(value, kind, 2) == [len(row) for row in whole]
 
 
 @pytest.mark.parametrize(
-    ("name", "row"),
+    ("value", "level", "found"),
     [
-        ("tokens", "-1"), ("tokens", "1.0"), ("tokens", "9" * 19), ("tokens", "[1]"), ("tokens", '"1"'),
-        ("masks", "1e5"), ("masks", "null"), ("advantages", "1e400"), ("advantages", "1E5"),
-        ("advantages", "9" * 400), ("ref_logprobs", "NaN"), ("ref_logprobs", "true"), ("tokens", "01"),
-        ("tokens", "1 2"), ("tokens", "1,,2"), ("tokens", "1,"),
+        ("[]", 2, []), ("[ ]", 1, [0]), ("[1, 2]", 1, [2]), ("[[1,\n2],[]]", 2, [2, 0]),
+        ("[[[1,2],[3]],[[]],[]]", 3, [2, 1, 0]),
     ],
 )  # fmt: skip
-def test_what_is_not_plain_is_left_to_the_exact_way(name: str, row: str) -> None:
-    """It may be right or wrong."""
-    assert scanned(text(**{name: row})) is None
+@pytest.mark.parametrize("padding", [0, 1 << 19])
+def test_rows_are_counted(value: str, level: int, found: list[int], padding: int) -> None:
+    """At each level, in a short value and in one of several blocks."""
+    assert lengths((value[:-1] + " " * padding + value[-1]).encode(), NUMBERS, level) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "path"),
+    [
+        ("[1]", 2, "[0]"), ("[[1],2]", 2, "[1]"), ("[[1],[[2]]]", 2, "[1][0]"), ("[[1]]", 3, "[0][0]"),
+        ("7", 1, ""),
+        ("[[1,null]]", 2, "[0][1]"), ("[[1],[2,{}]]", 2, "[1][1]"),
+        (f"[[{LONG}1],[2,{'9' * 30}]]", 2, "[1][1]"),
+        (f"[[{LONG}1],[{LONG}1e999]]", 2, "[1][40000]"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named_by_its_path(value: str, level: int, path: str) -> None:
+    """By its place in the lists."""
+    with pytest.raises(InvalidError) as error:
+        lengths(value.encode(), NUMBERS, level)
+
+    assert error.value.fault.path == path

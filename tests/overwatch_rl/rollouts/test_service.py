@@ -138,11 +138,3 @@ def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
         assert len((await reply).body.batch) == 2
 
     asyncio.run(check())
-
-
-def test_time_never_goes_back() -> None:
-    """A clock that is set back does not make leases longer."""
-    times = iter([5, 3, 7])
-    made = Service(State(), HeldStore(), Silent(), clock=times.__next__)
-
-    assert [made.now() for _ in range(3)] == [5, 5, 7]

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,7 +125,10 @@ def test_the_good_of_a_list_stay_good() -> None:
     found = several(f" [{' , '.join(bodies)}] ".encode(), LONGEST)
 
     good = [each for each in found if isinstance(each, Valid)]
-    assert [each.raw.decode() for each in good] == [bodies[0], bodies[4]]
+    assert [
+        msgspec.json.decode(each.payload) | json.loads(text)
+        for each, text in zip(good, (bodies[0], bodies[4]), strict=True)
+    ] == [json.loads(each.payload) for each in good]
     assert [str(each.fault) for each in found if isinstance(each, Invalid)] == [
         "[1].scores[0]: NaN is no JSON number; send a finite number, or leave the key out",
         "[2].masks: has 1 rows for 2 sequences; send one for each sequence of tokens",
@@ -151,7 +155,7 @@ def test_any_value_is_taken_or_named(key: str, value: object) -> None:
     body = json.dumps(group(**{key: value})).encode()
     found = one(body, LONGEST)
     if isinstance(found, Valid):
-        assert found.raw == body
+        assert json.loads(found.payload).items() >= json.loads(body).items()
     else:
         path = found.fault.path
         assert path.startswith((key, "scores", "masks")) or not path

@@ -26,12 +26,18 @@ DECODER = msgspec.json.Decoder(Body)
         (b'{"rows": [1, NaN]}', "rows[1]", "NaN is no JSON number; send a finite number"),
         (b'{"rows": [1, "a"]}', "rows[1]", "Expected `float`, got `str`"),
         (b'{"more": {"deep": [-Infinity]}}', "more.deep[0]", "-Infinity is no JSON number"),
-        (b'{"more": "\\ud800"}', "", "is no JSON that can be read"),
-        (b'{"more": NaN, "step": ' + b"9" * 5000 + b"}", "", "has a number that cannot be read"),
-        (b"\xff", "", "is not UTF-8 at byte 0"),
+        (b'{"more": ["\\ud83d\\ude00", "\\udc80"]}', "more[1]", "\\udc80 is half a character"),
+        (b'{"more": NaN, "step": ' + b"9" * 5000 + b"}", "more", "NaN is no JSON number"),
+        (b'{"more": 1, "step": ' + b"9" * 5000 + b"}", "step", "Integer value out of range"),
+        (b'{"more": {"a": ["\xff"]}}', "more.a[0]", "is not UTF-8 at byte 17"),
+        (b'{"rows": [' + b"1," * 99_999 + b"NaN]}", "rows[99999]", "NaN is no JSON number"),
+        (b'{"rows": [' + b"1," * 99_999 + b'"x"]}', "rows[99999]", "Expected `float`, got `str`"),
+        (b'{"step": "' + b"x" * 99_999 + b'"}', "step", "Expected `int`, got `str`"),
+        (b'{"more": [' + b"[]," * 2_000_000 + b"NaN]}", "", "NaN is no JSON number"),
+        (b"\xff", "", "is no JSON that can be read"),
         (b'{"more": ' + b"[" * 200_000, "", "is nested too deeply"),
         (b"", "", "is empty; send JSON"),
-        (b"{", "", "is no JSON: "),
+        (b"{", "", "is no JSON that can be read: Input data was truncated"),
     ],
 )
 def test_a_fault_has_its_path_and_its_fix(body: bytes, path: str, stated: str) -> None:
@@ -41,6 +47,7 @@ def test_a_fault_has_its_path_and_its_fix(body: bytes, path: str, stated: str) -
 
     assert error.value.fault.path == path
     assert stated in error.value.fault.message
+    assert len(str(error.value)) < 1000
 
 
 def test_a_good_body_is_decoded() -> None:
