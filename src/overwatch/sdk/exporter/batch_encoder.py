@@ -164,12 +164,12 @@ class BatchEncoder:
         self._instruments.loops.reported(count._replace(n=count.n - again))
         self._newest = count.last
 
-    def skip(self, place: Place, *, counted: int) -> None:
-        """Pass over records that hold nothing."""
+    def skip(self, place: Place, *, counted: int, lost: int) -> None:
+        """Pass over records that hold nothing; so many of them could not be exported."""
         with self._lock:
             held = self._held[place.ring]
             held.counted += counted
-            held.unsaid += counted
+            held.unsaid += lost
             self._rings[place.ring] = place.sequence
 
     def emit(self, event: Event) -> None:

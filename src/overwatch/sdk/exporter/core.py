@@ -202,10 +202,10 @@ class Exporter:
             self._poison += 1
             if self._poison == 1:
                 log.warning("a record cannot be exported: %s: %s", type(error).__name__, error)
-            self._encoder.skip(place, counted=counted)
+            self._encoder.skip(place, counted=counted, lost=counted)
             return
-        if counted:
-            self._encoder.skip(place, counted=counted)
+        if counted:  # Of a rollout in which no episode ended.
+            self._encoder.skip(place, counted=counted, lost=0)
 
     def _known(self, event: Event) -> Event:
         """A trainer's event with the names that its envs and lanes have in the whole run."""
