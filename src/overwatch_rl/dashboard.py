@@ -4,6 +4,7 @@ Owns the screen only; the trainers are `Modes`. Quitting is confirmed and stops 
 trainer is shown as it is, never read as markup.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -76,7 +77,7 @@ class Column(VerticalScroll):
             return
         self.query_one("#state", Static).update(state_of(self._mode, values))
         for row in ROWS:
-            history = [one[row.name] for one in values if one.get(row.name) is not None]
+            history = [one[row.name] for one in values if row.name in one]
             label, line = (
                 self.query_one(f"#{row.name}", Label),
                 self.query_one(f"#{row.name}-line", Sparkline),
@@ -84,7 +85,7 @@ class Column(VerticalScroll):
             label.display = line.display = bool(history)
             if history:
                 label.update(f"{row.label}  {history[-1]:{row.fmt}}")
-                line.data = history
+                line.data = [value for value in history if math.isfinite(value)]
         self.query_one("#actions", Static).update("\n".join(action_bars(values[-1] if values else {})))
         self.query_one("#view", Static).update("\n".join(view))
 
@@ -106,7 +107,7 @@ def action_bars(values: dict[str, Any]) -> list[str]:
     shares = {
         name.removeprefix("action/"): share
         for name, share in values.items()
-        if name.startswith("action/") and share is not None
+        if name.startswith("action/") and math.isfinite(share)
     }
     width = max(map(len, shares), default=0)
     return [

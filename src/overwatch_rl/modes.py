@@ -48,7 +48,8 @@ class Mode:
             self.outcome, self.reason = row["outcome"], row["reason"]
         elif row.get("event") == "update":
             self.view = row.get("view", [])
-            self.values.append({"update": row["update"], **row["values"]})
+            numbers = {name: float(value) for name, value in row["values"].items()}
+            self.values.append({"update": row["update"], **numbers})
 
     def history(self, name: str) -> list[float | None]:
         """One value over all updates."""

@@ -188,7 +188,7 @@ class SeedFacts:
 
 Summary: TypeAlias = Callable[[Mapping[str, Tensor], Tensor], dict[str, Tensor]]
 """From the columns of a rollout (each T N ...) and where episodes ended (T N bool) to scalars on the device,
-by short catalogue name; NaN where a number is undefined."""
+by short catalogue name; `UNDEFINED` where a number is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +274,7 @@ class Rollout:
 
 
 Stats: TypeAlias = dict[str, Tensor]
-"""Scalars of one update on the training device, by short catalogue name."""
+"""Scalars of one update on the training device, by short catalogue name; `UNDEFINED` where a number is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,7 @@ class Reporter(Protocol):
         ...
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
-        """Report one update, from 1, by short catalogue name; NaN where a number is undefined."""
+        """Report one update, from 1, by short catalogue name; a number that is undefined is absent."""
         ...
 
     def fact(self, event: Event) -> None:

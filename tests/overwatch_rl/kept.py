@@ -62,11 +62,8 @@ class Kept(Silent):
         self.facts.append(event)
 
     def numbers(self) -> list[dict[str, float]]:
-        """All values but the time, NaN as a word so that equal is equal."""
-        return [
-            {name: value if value == value else "nan" for name, value in one.items() if name not in TIMES}  # type: ignore[misc]  # noqa: PLR0124
-            for one in self.updates
-        ]
+        """All values but the time."""
+        return [{name: value for name, value in one.items() if name not in TIMES} for one in self.updates]
 
     def mean(self, name: str, part: slice) -> float:
         """Mean of one value over some of the updates."""

@@ -62,12 +62,8 @@ class Seen(Silent):
         self.steps.append(step)
 
     def update(self, index: int, values: Any) -> None:
-        """Keep the numbers, NaN as a word, times left out."""
-        self.updates[index] = {
-            name: value if value == value else "nan"  # noqa: PLR0124
-            for name, value in values.items()
-            if name not in TIMES
-        }
+        """Keep the numbers, times left out."""
+        self.updates[index] = {name: value for name, value in values.items() if name not in TIMES}
 
     def fact(self, event: Any) -> None:
         """Keep it."""

@@ -1,7 +1,7 @@
 """Numbers about a batch and its gradients, as scalars on the device, by short catalogue name.
 
-Rules: nothing is read from the device; a number that is undefined is NaN. Computed once an update from
-tensors that are there anyway. Must not know losses or networks.
+Rules: nothing is read from the device; what is undefined is `UNDEFINED`. Computed once an update from tensors
+that are there anyway. Must not know losses or networks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,8 @@ from typing import Final
 
 import torch
 from torch import Tensor
+
+from overwatch_rl.undefined import ratio, where_defined
 
 _NO_VARIANCE: Final = 1e-12
 """Of numbers about 1; of larger ones their square decides, since equal numbers then scatter by rounding."""
@@ -20,14 +22,15 @@ LAYER_EXPLODING: Final = 100.0
 
 
 def _varies(variance: Tensor, mean: Tensor) -> Tensor:
-    return variance > _NO_VARIANCE * (1.0 + mean.square())
+    # Negated: a variance that is NaN is a fault to report, not numbers that are all alike.
+    return ~(variance <= _NO_VARIANCE * (1.0 + mean.square()))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
-    """Share of the returns' variance that the values predict; NaN when returns do not vary."""
+    """Share of the returns' variance that the values predict; undefined when returns do not vary."""
     variance = returns.var(unbiased=False)
     share = 1 - (returns - values).var(unbiased=False) / variance
-    return torch.where(_varies(variance, returns.mean()), share, torch.nan)
+    return where_defined(_varies(variance, returns.mean()), share)
 
 
 def of_advantages(advantages: Tensor) -> dict[str, Tensor]:
@@ -38,8 +41,8 @@ def of_advantages(advantages: Tensor) -> dict[str, Tensor]:
     return {
         "advantage_mean": mean,
         "advantage_std": std,
-        "advantage_skewness": torch.where(varies, z.pow(3).mean(), torch.nan),
-        "advantage_kurtosis": torch.where(varies, z.pow(4).mean() - 3.0, torch.nan),
+        "advantage_skewness": where_defined(varies, z.pow(3).mean()),
+        "advantage_kurtosis": where_defined(varies, z.pow(4).mean() - 3.0),
         "advantage_positive": (advantages > 0).to(advantages.dtype).mean(),
     }
 
@@ -72,8 +75,8 @@ def of_values(values: Tensor, returns: Tensor, td_errors: Tensor) -> dict[str, T
         "value_std": expected,
         "value_min": values.min(),
         "value_max": values.max(),
-        "value_nrmse": torch.where(varies, error.square().mean().sqrt() / spread, torch.nan),
-        "value_correlation": torch.where(both, together / (spread * expected), torch.nan),
+        "value_nrmse": where_defined(varies, error.square().mean().sqrt() / spread),
+        "value_correlation": where_defined(both, together / (spread * expected)),
         "td_error_mean": td_errors.mean(),
         "td_error_std": td_errors.std(unbiased=False),
         "bellman_error": td_errors.abs().mean(),
@@ -84,18 +87,19 @@ def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, 
     """Of the episodes that ended; returns: T N, valid where ended (T N bool); truncated: T N bool."""
     count = ended.sum()
     picked = torch.where(ended, returns, torch.nan).flatten().float()
-    mean = picked.nansum() / count
+    mean = torch.where(ended, returns, 0.0).float().sum() / count
     deviations = torch.where(ended.flatten(), picked - mean, 0.0)
     variance = deviations.square().sum() / count
     skewness = deviations.pow(3).sum() / count / variance.pow(1.5)
     ordered = picked.sort().values  # NaN last
-    return {
+    values = {
         "return": mean,
         **{name: _quantile(ordered, count, share) for name, share in _QUANTILES.items()},
         "return_variance": variance,
-        "return_skewness": torch.where(_varies(variance, mean), skewness, torch.nan),
+        "return_skewness": where_defined(_varies(variance, mean), skewness),
         "timeout_rate": (truncated & ended).sum() / count,
     }
+    return {name: where_defined(count > 0, value) for name, value in values.items()}
 
 
 def of_actions(ops: Tensor, labels: Sequence[str]) -> dict[str, Tensor]:
@@ -117,18 +121,17 @@ def _quantile(ordered: Tensor, count: Tensor, share: float) -> Tensor:
 def of_gradients(norms: Tensor, layers: Tensor, live: Tensor) -> dict[str, Tensor]:
     """norms: M, before clipping; layers: M P, of each parameter; live: M, 1 where a minibatch counts."""
     count = live.sum()
-    counted = torch.where(live > 0, norms, 0.0)
-    mean = counted.sum() / count
+    mean = torch.where(live > 0, norms, 0.0).sum() / count
     spread = (torch.where(live > 0, norms - mean, 0.0).square().sum() / count).sqrt()
     counts = live[:, None] > 0
     typical = torch.where(counts, layers, 0.0).sum(dim=0) / count
     return {
-        "grad_norm": mean,
-        "grad_variation": spread / mean,
+        "grad_norm": where_defined(count > 0, mean),
+        "grad_variation": where_defined(count > 0, ratio(spread, mean)),
         "grad_nan": (layers.isnan() & counts).sum(),
         "grad_inf": (layers.isinf() & counts).sum(),
-        "layers_dead": (typical < LAYER_DEAD).sum(),
-        "layers_exploding": (typical > LAYER_EXPLODING).sum(),
+        "layers_dead": where_defined(count > 0, (typical < LAYER_DEAD).sum()),
+        "layers_exploding": where_defined(count > 0, (typical > LAYER_EXPLODING).sum()),
     }
 
 

@@ -30,7 +30,7 @@ class Judged:
     log_probs: Tensor  # B H, 0 where unused
     entropy: Tensor  # B H nat, 0 where unused
     used: Tensor  # B H bool, heads that the operation depends on
-    possible: Tensor  # B H nat, the entropy of choosing uniformly among what was legal; NaN where continuous
+    possible: Tensor  # B H nat, the entropy of choosing uniformly among what was legal; 0 where continuous
     ops: Tensor | None = None  # B P, log-probability of each operation; None where continuous
 
 
@@ -151,7 +151,7 @@ class Gaussian(nn.Module):
             log_probs=log_probs,
             entropy=entropy,
             used=torch.ones_like(log_probs, dtype=torch.bool),
-            possible=torch.full_like(log_probs, math.nan),
+            possible=torch.zeros_like(log_probs),
         )
 
 

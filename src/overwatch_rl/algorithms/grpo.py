@@ -18,7 +18,7 @@ The numbers, where there is a choice:
 - `kl_divergence`, `kl_k1`, `clip_fraction`, `ratio_*` and `first_ratio_error` are proximal -> current.
   `sampler_weight` and `sampler_ess` are of the weights proximal / behaviour, before the cap: staleness and
   mismatch together. `sampler_kl` (k1) and `token_error` compare what the sampler sent with what the very
-  weights that it names give here: 0 but for rounding, whatever the age. They are NaN where those are gone.
+  weights that it names give here: 0 but for rounding, whatever the age. Undefined where those are gone.
 - Entropy is of the whole distribution at each token; `entropy` is its share of the uniform's over all letters
   but 0, the empty place, which is never drawn.
 
@@ -48,6 +48,7 @@ from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ppo import k3
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.types import Stats
+from overwatch_rl.undefined import UNDEFINED, ratio, where_defined
 
 _LOG_RATIO_LIMIT: Final = 20.0
 _STD_FLOOR: Final = 1e-4
@@ -198,17 +199,17 @@ def sampler_weights(batch: Batch) -> Tensor:
 
 
 def of_sampler(batch: Batch, same: Tensor) -> Stats:
-    """same: B S, log-probabilities of the weights that an answer names; NaN where those are gone."""
+    """same: B S, log-probabilities of the weights that an answer names; `UNDEFINED` where those are gone."""
     weights, live = sampler_weights(batch), batch.live
     count = live.sum()
     mean = (weights * live).sum() / count
-    known = (live > 0) & ~same.isnan()
+    known = (live > 0) & (same != UNDEFINED)
     apart = torch.where(known, batch.behaviour - same, 0.0)
     return {
-        "sampler_weight": mean,
-        "sampler_ess": mean.square() / ((weights.square() * live).sum() / count),
-        "sampler_kl": apart.sum() / known.sum(),
-        "token_error": torch.where(known, apart.abs().exp(), 0.0).sum() / known.sum(),
+        "sampler_weight": where_defined(count > 0, mean),
+        "sampler_ess": where_defined(count > 0, mean.square() / ((weights.square() * live).sum() / count)),
+        "sampler_kl": ratio(apart.sum(), known.sum()),
+        "token_error": ratio(torch.where(known, apart.abs().exp(), 0.0).sum(), known.sum()),
     }
 
 
@@ -260,7 +261,8 @@ class GRPO:
             advantages = shuffled_in_groups(advantages, rollout.groups, self._order)
         chances = distribution(self.policy, rollout.tokens)
         learned = rollout.learned.to(chances.dtype)
-        entropy = -((chances.exp() * chances).sum(dim=2) * learned).sum() / learned.sum()
+        spread = -((chances.exp() * chances).sum(dim=2) * learned).sum()
+        of_advantages = diagnostics.of_advantages(advantages)
         batch = Batch(
             tokens=rollout.tokens,
             live=learned * differ[:, None],
@@ -274,10 +276,10 @@ class GRPO:
         parts = [
             of_scores(rollout, std, differ),
             of_sampler(everything, self._by_version(rollout, batch.proximal)),
-            diagnostics.of_advantages(advantages),
+            {name: where_defined(differ.any(), value) for name, value in of_advantages.items()},
             {
-                "entropy_nats": entropy,
-                "entropy": entropy / math.log(chances.shape[2] - 1),
+                "entropy_nats": ratio(spread, learned.sum()),
+                "entropy": ratio(spread / math.log(chances.shape[2] - 1), learned.sum()),
                 "data_age_updates": self._age(rollout.versions),
             },
         ]
@@ -362,11 +364,11 @@ class GRPO:
 
     def _age(self, versions: tuple[int | None, ...]) -> Tensor:
         ages = [self.version - number for number in versions if number is not None]
-        return torch.tensor(sum(ages) / len(ages) if ages else math.nan, device=self.device)
+        return torch.tensor(sum(ages) / len(ages) if ages else UNDEFINED, device=self.device)
 
     def _by_version(self, answers: Answers, proximal: Tensor) -> Tensor:
-        """B S: log-probabilities of the weights that each answer names; NaN where those are gone."""
-        found = torch.full_like(proximal, torch.nan)
+        """B S: log-probabilities of the weights that each answer names; `UNDEFINED` where those are gone."""
+        found = torch.full_like(proximal, UNDEFINED)
         for number in {one for one in answers.versions if one in self._recent}:
             rows = torch.tensor([row for row, one in enumerate(answers.versions) if one == number])
             if number == self.version:
@@ -395,7 +397,7 @@ class _Seen:
         self._norms.append(norm)
 
     def stats(self, config: GRPOConfig) -> Stats:
-        """All numbers; NaN where no group differed."""
+        """All numbers; most are undefined where no group differed."""
         tokens = torch.stack(self._tokens)
         live = (tokens > 0).to(tokens.dtype)
         norms = torch.stack(self._norms)
@@ -403,29 +405,33 @@ class _Seen:
         columns = {name: torch.stack([terms[name] for terms in self._terms]) for name in self._terms[0]}
 
         def mean(name: str, first: int = 0) -> Tensor:
-            return columns[name][first:].sum() / tokens[first:].sum()
+            return ratio(columns[name][first:].sum(), tokens[first:].sum())
 
-        def most(name: str) -> Tensor:
-            return torch.where(live > 0, columns[name], -torch.inf).max()
+        def most(values: Tensor) -> Tensor:
+            return torch.where(live > 0, values, -torch.inf).max()
 
         last = (config.epochs - 1) * config.minibatches
         means = (
             "policy_loss", "total_loss", "kl_reference", "clip_fraction_up", "clip_fraction_down",
             "ratio_mean", "log_ratio_clamped",
         )  # fmt: skip
-        kl = torch.where(live > 0, columns["kl_divergence"] / tokens, -torch.inf)
+        extremes = {
+            "kl_max": most(columns["kl_divergence"] / tokens),
+            "ratio_max": most(columns["ratio_max"]),
+            "ratio_min": -most(columns["ratio_min"]),
+            "log_prob_max": most(columns["log_prob_max"]),
+            "log_prob_min": -most(columns["log_prob_min"]),
+        }
         return {
             **{name: mean(name) for name in means},
             **diagnostics.of_gradients(norms, torch.stack(self._layers), live),
-            "clip_fraction": mean("clip_fraction_up") + mean("clip_fraction_down"),
+            **{name: where_defined(live.any(), value) for name, value in extremes.items()},
+            "clip_fraction": ratio(
+                (columns["clip_fraction_up"] + columns["clip_fraction_down"]).sum(), tokens.sum()
+            ),
             "kl_divergence": mean("kl_divergence", last),
             "kl_k1": mean("kl_k1", last),
-            "kl_max": kl.max(),
-            "ratio_max": most("ratio_max"),
-            "ratio_min": -most("ratio_min"),
-            "log_prob_max": most("log_prob_max"),
-            "log_prob_min": -most("log_prob_min"),
-            "first_ratio_error": columns["first_ratio_error"][0],
+            "first_ratio_error": where_defined(live[0] > 0, columns["first_ratio_error"][0]),
             "minibatches_skipped": len(norms) - live.sum() + not_finite,
             "minibatches_not_finite": not_finite,
         }

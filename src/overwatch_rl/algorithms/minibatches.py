@@ -1,6 +1,6 @@
 """The minibatches of one update as its numbers, as PPO reports them.
 
-Rules: nothing is read from the device; a number that is undefined is NaN; minibatches after an early stop
+Rules: nothing is read from the device; what is undefined is `UNDEFINED`; minibatches after an early stop
 count for nothing. Must not know losses, networks or optimisers.
 
 Shape letters as in `types`: H heads; M minibatches of an update.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.types import Stats
+from overwatch_rl.undefined import ratio, where_defined
 
 HIDDEN_SQUARE: Final = "hidden_square"
 """The sum over rows of the mean square of a memory; not there without one."""
@@ -50,9 +51,9 @@ class Norms:
 
 
 def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
-    """Scalar in 0..1 from three H, sums over rows with a choice; NaN when no row had one."""
+    """Scalar in 0..1 from three H, sums over rows with a choice; undefined when no row had one."""
     count = rows.clamp(min=1)
-    return (entropy / count).sum() / (possible / count).sum()
+    return ratio((entropy / count).sum(), (possible / count).sum())
 
 
 class Minibatches:
@@ -82,12 +83,12 @@ class Minibatches:
             return {}
         ran = live[:, None] > 0
         ratios = torch.stack([terms.most["ratio_max_of_heads"] for terms, _ in self._terms])
-        ratio = torch.where(ran, ratios, -torch.inf).amax(dim=0)
+        largest = torch.where(ran, ratios, -torch.inf).amax(dim=0)
         norms = torch.where(ran, torch.stack([one.heads for one in self._norms]), 0.0).sum(dim=0)
         found = {
-            "entropy": heads[0] / heads[1], "kl_divergence": last[3] / last[4],
-            "clip_fraction": heads[5] / heads[4], "grad_norm": norms / live.sum(),
-            "ratio_max": torch.where(heads[4] > 0, ratio, torch.nan),
+            "entropy": ratio(heads[0], heads[1]), "kl_divergence": ratio(last[3], last[4]),
+            "clip_fraction": ratio(heads[5], heads[4]), "grad_norm": norms / live.sum(),
+            "ratio_max": where_defined(heads[4] > 0, largest),
         }  # fmt: skip
         return {
             f"{row}/{head}": value

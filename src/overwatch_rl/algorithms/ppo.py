@@ -20,15 +20,16 @@ The numbers, where there is a choice:
   are means over the minibatches of the last epoch that ran; `kl_max` is the worst `kl_divergence` of any
   minibatch of the update.
 - Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
-  summed over heads, as a share of the same sum of ln(legal choices). NaN where actions are continuous.
+  summed over heads, as a share of the same sum of ln(legal choices). Undefined where actions are continuous.
 - Where there are several heads, `entropy/HEAD`, `kl_divergence/HEAD`, `clip_fraction/HEAD` and
-  `ratio_max/HEAD` are those of one, over the rows that used it, the last two by the head's own ratio; NaN
-  where no row did. `grad_norm/HEAD` is that of the weights which give the head's logits.
+  `ratio_max/HEAD` are those of one, over the rows that used it, the last two by the head's own ratio;
+  undefined where no row did. `grad_norm/HEAD` is that of the weights which give the head's logits.
 - `hidden_rms` is the root of the mean square of a recurrent policy's memory over all steps of the rollout.
 - The advantage is normalised in each minibatch, over all ranks, by the deviation of a whole population.
   Losses, clip fractions and gradient norms (before clipping) are means over the minibatches that ran; value
   losses are in the critic's units.
-- Explained variance is of the collecting policy's values before the update; NaN when returns do not vary.
+- Explained variance is of the collecting policy's values before the update; undefined when returns do not
+  vary.
 
 A policy with memory (`networks.Recurrent`) learns from whole envs: a rollout has the memory before its first
 step, the update goes through all steps anew from there, and forgets where an episode begins. That memory was

@@ -272,7 +272,11 @@ def evaluate(
     click.echo(f"{'policy':{width}}  {'return':>17}  {'metric':>6}  {'fossils':>7}")
     for name, row in rows.items():
         spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}"
-        click.echo(f"{name:{width}}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
+        metric, fossils = (
+            f"{row[own]:{form}}" if own in row else "–"
+            for own, form in (("metric", ".3f"), ("fossils", ".2f"))
+        )
+        click.echo(f"{name:{width}}  {spread:>17}  {metric:>6}  {fossils:>7}")
 
 
 def _evaluate(
@@ -304,12 +308,11 @@ def _evaluate(
     rows = {}
     for name, act in acts.items():
         played = play(made, act, seed)
-        rows[name] = {
-            "return": played.mean,
-            "standard_error": played.standard_error,
-            "metric": float(played.metric.mean()),
-            "fossils": float(played.fossils.double().mean()),
-        }
+        rows[name] = {"return": played.mean, "standard_error": played.standard_error}
+        if played.has_metric:
+            rows[name]["metric"] = float(played.metric.mean())
+        if made.spec.seeds is not None:
+            rows[name]["fossils"] = float(played.fossils.double().mean())
     return rows, policy
 
 

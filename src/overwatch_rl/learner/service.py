@@ -39,6 +39,7 @@ from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.training.experience import SUMMARY, encoding_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Rollout, Stats, WorldSpec
+from overwatch_rl.undefined import UNDEFINED
 
 _WAIT_S: Final = 0.5
 """So long the loop waits for a lease until it looks around."""
@@ -479,8 +480,8 @@ def summary_of(made: Made, names: Sequence[str]) -> dict[str, float]:
     if not parts:
         return {}
     values = np.stack([part.columns[SUMMARY] for part in parts]).astype(np.float64)
-    steps = np.where(np.isnan(values), 0.0, np.array([[part.steps] for part in parts]))
-    sums, counts = (steps * np.nan_to_num(values)).sum(axis=0), steps.sum(axis=0)
+    steps = np.where(values == UNDEFINED, 0.0, np.array([[part.steps] for part in parts]))
+    sums, counts = (steps * values).sum(axis=0), steps.sum(axis=0)
     both = zip(names, sums.tolist(), counts.tolist(), strict=True)
     return {name: value / count for name, value, count in both if count}
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.telemetry.files_writer import Begin, Close, Note, RollOut, Update
-from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.telemetry.reporter import Silent, plain
 from overwatch_rl.types import Rolled
 
 MOST_ROWS: Final = 4_194_304
@@ -113,7 +113,7 @@ class Files(Silent):
         if len(self._waiting) == MOST_WAITING:
             self._dropped["updates"] += 1
             return
-        self._waiting.append(Update(update=index, values=dict(values), dropped=dict(self._dropped)))
+        self._waiting.append(Update(update=index, values=plain(values), dropped=dict(self._dropped)))
         self._flush()
 
     def close(self, *, outcome: str, reason: str | None = None) -> None:

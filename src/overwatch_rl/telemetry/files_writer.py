@@ -1,10 +1,10 @@
 """The process that writes a run's own numbers: `python -m overwatch_rl.telemetry.files_writer FOLDER`.
 
-`updates.csv` and `updates.jsonl` have a row an update, every value under its short name, empty or null where
-it is undefined. `episodes.csv` has a row an episode: env, update, step (of all envs, from 1), return, length,
-how it ended, and the world's columns in its last step. `summary.json` has how the run ended, its
-configuration, and what was dropped. Event files of TensorBoard, where they are asked for, have the same
-numbers.
+`updates.csv` and `updates.jsonl` have a row an update, every value under its short name. What is undefined is
+empty or absent; what was computed and is not finite is `NaN`, `Infinity` or `-Infinity`. `episodes.csv` has a
+row an episode: env, update, step (of all envs, from 1), return, length, how it ended, and the world's columns
+in its last step. `summary.json` has how the run ended, its configuration, and what was dropped. Event files
+of TensorBoard, where they are asked for, have the same numbers.
 Rules: a row is written whole or not at all. The process outlives a trainer that was killed: what was handed
 over is written, and the outcome is `lost`. Must not import torch, nor a package that does; TensorBoard's is
 imported only where its files are asked for.
@@ -47,10 +47,10 @@ class RollOut(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The numbers of one update; JSON has null for what is not finite."""
+    """The numbers of one update; those that are not finite are words."""
 
     update: int
-    values: dict[str, float | None]
+    values: dict[str, float | str]
     dropped: dict[str, int]
 
 
@@ -138,13 +138,9 @@ class Events:
         self._append(file_version="brain.Event:2")
         self._append(step=done + 1, session_log=SessionLog(status=SessionLog.START))
 
-    def write(self, step: int, values: Mapping[str, float | None]) -> None:
-        """Append values by tag, as floats of four bytes; what has none is left out."""
-        present = [
-            self._summary.Value(tag=tag, simple_value=value)
-            for tag, value in values.items()
-            if value is not None
-        ]
+    def write(self, step: int, values: Mapping[str, float | str]) -> None:
+        """Append values by tag, as floats of four bytes."""
+        present = [self._summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
         self._append(step=step, summary=self._summary(value=present))
 
     def _append(self, **fields: object) -> None:
@@ -181,15 +177,13 @@ def episodes(block: SharedBlock, note: RollOut) -> list[dict[str, Any]]:
     }
     for name, column in columns.items():
         if name.startswith("column."):
-            ended.setdefault(name.removeprefix("column."), column[steps, envs].tolist())
-    return [
-        {name: _cell(value) for name, value in zip(ended, row, strict=True)}
-        for row in zip(*ended.values(), strict=True)
-    ]
+            cells = [_cell(value) for value in column[steps, envs].tolist()]
+            ended.setdefault(name.removeprefix("column."), cells)
+    return [dict(zip(ended, row, strict=True)) for row in zip(*ended.values(), strict=True)]
 
 
 def _cell(value: Any) -> Any:
-    """Empty for what is not finite."""
+    """Of a world's column, in which NaN is what is undefined."""
     return "" if isinstance(value, float) and not np.isfinite(value) else value
 
 
@@ -256,15 +250,14 @@ class Book:
             self._ends.write(rows)
         if self._curves is not None:
             for number, row in enumerate(rows, start=first):
-                values = {f"episode/{name}": row[name] for name in ("return", "length") if row[name] != ""}
+                values = {f"episode/{name}": row[name] for name in ("return", "length")}
                 self._curves[1].write(number, values)
 
     def _row(self, note: Update) -> None:
         self._done = note.update
         self._last = {"update": note.update, **note.values}
         self._objects.write(msgspec.json.encode(self._last).decode() + "\n")
-        row = {name: "" if value is None else value for name, value in note.values.items()}
-        self._updates.write([{"update": note.update, **row}])
+        self._updates.write([self._last])
         if self._curves is not None:
             values = {f"policy/{name}": value for name, value in note.values.items()}
             self._curves[0].write(note.update, values)

@@ -9,7 +9,6 @@ worlds or algorithms.
 """
 
 import contextlib
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ import torch
 
 from overwatch.events import Event, LogLine, NonFiniteSeen, PhaseEnded, Severity
 from overwatch_rl.sync_points import sync_point
-from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.telemetry.reporter import Silent, plain
 from overwatch_rl.types import Rolled
 
 ROLLING: Final = 4
@@ -155,12 +154,11 @@ class FlightLog(Silent):
             self._line("info", "memory", {"bytes": dict(parts), "total_bytes": sum(parts.values())})
             self.memory = None
         view = {"view": self._view} if self._view else {}
-        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         rates = self._rates.mark(self._clock())
         self._line(
             "info",
             "update",
-            {"values": finite, "steps_a_second": rates, "phases": self._phases.shares(), **view},
+            {"values": plain(values), "steps_a_second": rates, "phases": self._phases.shares(), **view},
         )
 
     def fact(self, event: Event) -> None:

@@ -1,10 +1,23 @@
 """Reporters, composed. Must not know what any of them does."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from overwatch.events import Event
 from overwatch_rl.types import Reporter, Rolled
+
+
+def plain(values: Mapping[str, float]) -> dict[str, float | str]:
+    """The values for JSON, which has no numbers that are not finite: those by the words of protobuf's JSON.
+
+    >>> plain({"loss": math.nan, "norm": -math.inf, "return": 0.5})
+    {'loss': 'NaN', 'norm': '-Infinity', 'return': 0.5}
+    """
+    words = {math.inf: "Infinity", -math.inf: "-Infinity"}
+    return {
+        name: value if math.isfinite(value) else words.get(value, "NaN") for name, value in values.items()
+    }
 
 
 class Fanout:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 import overwatch.sdk
-from overwatch.catalog import Scope, find, head_of
+from overwatch.catalog import Scope, find
 from overwatch.events import Event
 from overwatch.sdk import Recompiles, Report, Run, WordTables
 from overwatch.sdk.arguments import is_url
@@ -113,9 +113,8 @@ class Tower:
         )
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
-        """Policy numbers; what no action used, as a head, has none."""
-        known = {name: value for name, value in values.items() if value == value or head_of(name) is None}  # noqa: PLR0124
-        self._run.update(update=index, **known)
+        """Policy numbers."""
+        self._run.update(update=index, **values)
 
     def fact(self, event: Event) -> None:
         """What happened once."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.sync_points import sync_point
+from overwatch_rl.undefined import UNDEFINED
 
 MOST_LATE: Final = 2
 """Updates by which numbers may be late before the thread waits for them."""
@@ -21,7 +22,7 @@ MOST_LATE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The numbers of one update."""
+    """The numbers of one update; those that are undefined are left out."""
 
     index: int
     values: dict[str, float]
@@ -77,5 +78,6 @@ class Delivery:
         with sync_point("trainer.delivery"):
             if first.event is not None:
                 first.event.synchronize()
-            values = dict(zip(first.names, first.packed.tolist(), strict=True))
+            both = zip(first.names, first.packed.tolist(), strict=True)
+            values = {name: value for name, value in both if value != UNDEFINED}
         return Delivered(index=first.index, values=values | dict(first.host))

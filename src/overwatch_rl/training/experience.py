@@ -18,7 +18,7 @@ from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Chunk, Column, E
 from overwatch_rl.types import Box, Rollout, Summary, WorldSpec
 
 SUMMARY: Final = "summary"
-"""Column of the world's own numbers, in the order of `WorldSpec.summarised`, NaN where one is undefined; each
+"""Column of the world's own numbers, in the order of `WorldSpec.summarised`, `UNDEFINED` where one is; each
 chunk of a rollout has those of the whole."""
 EPISODES_A_LIFE: Final = 1_000_000
 """By which the episodes of an actor's lives are apart, counted in seconds."""

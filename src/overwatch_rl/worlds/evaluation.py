@@ -22,7 +22,8 @@ class Played:
     """Finished episodes, an env each."""
 
     returns: Tensor  # N float64
-    metric: Tensor  # N float32, at the last step; NaN in a world without one
+    has_metric: bool
+    metric: Tensor  # N float32, at the last step
     fossils: Tensor  # N int64, seeds fossilised; 0 in a world without slots
 
     @property
@@ -41,19 +42,20 @@ def play(world: World, act: Act, seed: int) -> Played:
     observation = world.reset(seed)
     num_envs = len(observation.features)
     returns = torch.zeros(num_envs, dtype=torch.float64)
-    metric = torch.full((num_envs,), torch.nan)
+    metric, has_metric = torch.zeros(num_envs), False
     fossils = torch.zeros(num_envs, dtype=torch.int64)
     running = torch.ones(num_envs, dtype=torch.bool)
     for _ in range(MAX_STEPS):
         step = world.step(act(observation))
         returns += step.reward.cpu() * running
-        if "metric" in step.columns:
+        has_metric = "metric" in step.columns
+        if has_metric:
             metric = torch.where(running, step.columns["metric"].cpu(), metric)
         if "slot_stage" in step.columns:
             standing = (step.columns["slot_stage"] == Stage.FOSSILISED.code).sum(dim=1)
             fossils = torch.where(running, standing, fossils)
         running &= ~(step.terminated | step.truncated).cpu()
         if not bool(running.any()):
-            return Played(returns=returns, metric=metric, fossils=fossils)
+            return Played(returns=returns, has_metric=has_metric, metric=metric, fossils=fossils)
         observation = step.observation
     raise RuntimeError(f"an episode did not end within {MAX_STEPS} steps")

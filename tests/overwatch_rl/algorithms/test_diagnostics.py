@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from overwatch_rl.algorithms import diagnostics
+from overwatch_rl.undefined import UNDEFINED
 
 
 def test_explained_variance_has_its_three_landmarks() -> None:
@@ -15,7 +16,7 @@ def test_explained_variance_has_its_three_landmarks() -> None:
 
     assert float(diagnostics.explained_variance(returns, returns)) == 1.0
     assert float(diagnostics.explained_variance(torch.full((3,), 5.0), returns)) == pytest.approx(0.0)
-    assert math.isnan(float(diagnostics.explained_variance(returns, torch.full((3,), 0.1))))
+    assert float(diagnostics.explained_variance(returns, torch.full((3,), 0.1))) == UNDEFINED
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, 1000.1, -3e5])
@@ -27,7 +28,7 @@ def test_numbers_that_are_equal_do_not_vary_by_rounding(level: float) -> None:
     for name in (
         "explained_variance", "value_nrmse", "value_correlation", "advantage_skewness", "advantage_kurtosis",
     ):  # fmt: skip
-        assert math.isnan(float(found[name])), name
+        assert float(found[name]) == UNDEFINED, name
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 57])
@@ -52,7 +53,18 @@ def test_without_an_ended_episode_everything_about_episodes_is_undefined() -> No
     none = torch.zeros(3, 4, dtype=torch.bool)
     found = diagnostics.of_episodes(torch.ones(3, 4), none, none)
 
-    assert all(math.isnan(float(value)) for value in found.values())
+    assert {float(value) for value in found.values()} == {UNDEFINED}
+
+
+def test_a_return_that_is_nan_by_fault_is_neither_undefined_nor_left_out_of_the_mean() -> None:
+    """It came out of a computation."""
+    returns, ended = torch.tensor([[1.0, math.nan]]), torch.ones(1, 2, dtype=torch.bool)
+    found = diagnostics.of_episodes(returns, ended, ended) | diagnostics.of_values(
+        returns[0], returns[0], returns[0]
+    )
+
+    for name in ("return", "return_variance", "return_skewness", "explained_variance", "value_nrmse"):
+        assert math.isnan(float(found[name])), name
 
 
 def test_gradients_that_are_not_finite_are_counted_by_kind_in_minibatches_that_ran() -> None:

@@ -22,6 +22,7 @@ from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding
 from overwatch_rl.training.experience import SUMMARY
 from overwatch_rl.training.trainer import Position, Trainer, TrainerConfig
+from overwatch_rl.undefined import UNDEFINED
 from tests.overwatch_rl.kept import Kept
 from tests.overwatch_rl.learner.test_batches import ENCODING, SPEC, chunk
 from tests.overwatch_rl.learner.whole import ENVS, STEPS, Service, alone, same, world
@@ -95,7 +96,7 @@ def test_the_worlds_own_numbers_are_those_that_a_trainer_reports() -> None:
     Trainer(world_of, algorithm, limits, alone_kept, lambda: None).run()
     names = world_of.spec.summarised
     found = [{name: one[name] for name in names if name in one} for one in made.kept.updates]
-    wanted = [{name: one[name] for name in names if not math.isnan(one[name])} for one in alone_kept.updates]
+    wanted = [{name: one[name] for name in names if name in one} for one in alone_kept.updates]
 
     assert [one.keys() for one in found] == [one.keys() for one in wanted]
     assert found == [pytest.approx(one, rel=1e-6) for one in wanted]
@@ -113,7 +114,7 @@ def test_numbers_of_several_rollouts_count_by_their_steps() -> None:
         return msgspec.structs.replace(one, columns={**one.columns, SUMMARY: own})
 
     batches = Batches(SPEC, Limits(steps=4, lanes=2), lambda _: Age(0, is_abandoned=False))
-    chunks = [summarised("0/0", (1.0, 5.0)), summarised("1/0", (3.0, math.nan))]
+    chunks = [summarised("0/0", (1.0, 5.0)), summarised("1/0", (3.0, UNDEFINED))]
     batches.add(encoding, chunks, 1, Ledger())
     made = batches.take()
 

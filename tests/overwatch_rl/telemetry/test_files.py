@@ -113,19 +113,19 @@ def test_every_episode_has_a_row_in_its_own_numbers(opened: Files, tmp_path: Pat
 
 
 def test_every_update_has_a_row_to_the_last_bit(opened: Files, tmp_path: Path) -> None:
-    """Undefined is empty and null; the summary has the last, outcome and reason; closing twice is once."""
-    opened.update(1, {"return": 0.1 + 0.2, "entropy": math.nan, "norm": math.inf})
-    opened.update(2, {"return": -1e-300, "entropy": 0.5, "norm": 1.0})
+    """Undefined is empty and absent, a fault a word; the summary has the last; closing twice is once."""
+    opened.update(1, {"return": 0.1 + 0.2, "norm": math.inf})
+    opened.update(2, {"return": -1e-300, "norm": math.nan, "entropy": 0.5})
     opened.close(outcome="failed", reason="why")
     opened.close(outcome="completed")
     folder = tmp_path / "run"
 
     assert rows(folder / "updates.csv") == [
-        {"update": "1", "return": "0.30000000000000004", "entropy": "", "norm": ""},
-        {"update": "2", "return": "-1e-300", "entropy": "0.5", "norm": "1.0"},
+        {"update": "1", "return": "0.30000000000000004", "norm": "Infinity", "entropy": ""},
+        {"update": "2", "return": "-1e-300", "norm": "NaN", "entropy": "0.5"},
     ]
     lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
-    assert lines[0] == {"update": 1, "return": 0.1 + 0.2, "entropy": None, "norm": None}
+    assert lines[0] == {"update": 1, "return": 0.1 + 0.2, "norm": "Infinity"}
     found = summary(folder)
     assert (found["outcome"], found["reason"], found["updates"], found["last"]) == (
         "failed",
@@ -142,7 +142,7 @@ def test_event_files_have_the_values_of_the_tables(tmp_path: Path) -> None:
     made = Files(folder, tensorboard=board)
     for number in range(3):
         made.rollout(rolled(number))
-        made.update(number + 1, {"return": 0.1 * number, "entropy/op": math.nan if number == 1 else 1e-30})
+        made.update(number + 1, {"return": 0.1 * number} | ({} if number == 1 else {"entropy/op": 1e-30}))
     made.close(outcome="completed")
     names = {"return": "policy/return", "entropy/op": "policy/entropy/op"}
 

@@ -72,7 +72,7 @@ def test_every_line_is_bound() -> None:
 
 
 def test_an_update_has_its_numbers_rates_and_phases() -> None:
-    """Undefined is null; shares add up to one and are of what ended since the line before."""
+    """What is not finite is a word; shares add up to one and are of what ended since the line before."""
     log, stream, clock = made()
     for _ in range(2):
         with log.phase("collect"):
@@ -82,7 +82,7 @@ def test_an_update_has_its_numbers_rates_and_phases() -> None:
         log.update(1, {"return": math.nan, "entropy": 0.5, "norm": math.inf})
     first, second = lines(stream)
 
-    assert first["values"] == {"return": None, "entropy": 0.5, "norm": None}
+    assert first["values"] == {"return": "NaN", "entropy": 0.5, "norm": "Infinity"}
     assert second["steps_a_second"] == {"instant": 10.0, "rolling": 10.0, "global": 10.0}
     for line in (first, second):
         assert set(line["phases"]) == {"collect", "update"}

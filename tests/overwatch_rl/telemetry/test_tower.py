@@ -1,6 +1,5 @@
 """What a training run emits to the tower: the trainer's own numbers, every fact, each env and slot."""
 
-import math
 from dataclasses import dataclass
 
 import pytest
@@ -76,10 +75,7 @@ def test_nothing_was_refused(flown: Flown) -> None:
 
 
 def test_the_tower_gets_the_trainers_numbers_to_the_last_bit(flown: Flown) -> None:
-    """Every update, every value, under catalogue names; custom are shares of actions and numbers of heads.
-
-    A head that no action of the update used has no number.
-    """
+    """Every update, every value, under catalogue names; custom are shares of actions and numbers of heads."""
     updates = [frame for frame in flown.frames if isinstance(frame, Update)]
 
     assert [update.index for update in updates] == [1, 2]
@@ -88,11 +84,7 @@ def test_the_tower_gets_the_trainers_numbers_to_the_last_bit(flown: Flown) -> No
             if name != "update":
                 row = find(name, Scope.POLICY)
                 assert (row is None) is (name.startswith("action/") or head_of(name) is not None), name
-                if head_of(name) is not None and math.isnan(value):
-                    assert f"overwatch.custom.{name}" not in update.values
-                    continue
-                sent = update.values[f"overwatch.custom.{name}" if row is None else row.name]
-                assert math.isnan(sent) if math.isnan(value) else sent == value
+                assert update.values[f"overwatch.custom.{name}" if row is None else row.name] == value
 
 
 def test_every_env_reports_at_every_step(flown: Flown) -> None:
@@ -173,18 +165,6 @@ def test_facts_and_phases_are_reported(flown: Flown) -> None:
 def test_a_fact_goes_out_as_it_is(flown: Flown) -> None:
     """A checkpoint, with its own time."""
     assert flown.of(CheckpointSaved) == [SAVED]
-
-
-def test_an_undefined_value_is_nan() -> None:
-    """The tower knows it from absence."""
-    world = make("morphogenesis", WorldConfig(num_envs=1), {"slots": 1})
-    local = Local()
-    reporter = Tower(local.run, world.spec, "cpu")
-    reporter.update(1, {"return": math.nan})
-    (update,) = [frame for frame in local.frames() if isinstance(frame, Update)]
-    reporter.close(outcome="completed")
-
-    assert math.isnan(update.values["overwatch.policy.return"])
 
 
 def test_a_wrong_endpoint_is_refused_at_the_start() -> None:

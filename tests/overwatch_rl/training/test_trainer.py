@@ -7,11 +7,13 @@ import torch
 
 from overwatch.events import LogLine, PhaseEnded
 from overwatch_rl.algorithms.batch import Batch
-from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.tower import recompiles
 from overwatch_rl.training.collector import Episodes
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
-from overwatch_rl.types import Observation, Step
+from overwatch_rl.types import Factored, Observation, Step
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
 from tests.overwatch_rl.kept import Kept, trainer, weights
 
 
@@ -86,12 +88,27 @@ def test_a_training_that_compiles_nothing_has_no_such_number() -> None:
     assert "recompiles" not in kept.updates[0]
 
 
+@pytest.mark.parametrize(
+    ("world", "steps"),
+    [("gym:Pendulum-v1", 8), ("gym:CartPole-v1", 40), ("goodhart:small", 8), ("morphogenesis", 8)],
+)
+def test_no_number_of_a_healthy_training_is_nan(world: str, steps: int) -> None:
+    """Whatever is undefined is absent: entropy as a share of continuous actions, the mean of no episodes."""
+    made, kept = make(world, WorldConfig(num_envs=2), {}), Kept()
+    config = TrainerConfig(updates=2, steps=steps)
+    Trainer(made, PPO(made.spec, PPOConfig(), seed=0), config, kept, lambda: None).run()
+
+    odd = [name for one in kept.updates for name, value in one.items() if not math.isfinite(value)]
+    assert odd == []
+    assert [("entropy" in one) for one in kept.updates] == [isinstance(made.spec.action, Factored)] * 2
+
+
 def test_a_rollout_without_an_end_has_no_return() -> None:
-    """NaN, not zero; and the critic's value continues the rollout."""
+    """Neither zero nor NaN; and the critic's value continues the rollout."""
     made, _, kept = trainer(TrainerConfig(updates=1, steps=10))
     made.run()
 
-    assert math.isnan(kept.updates[0]["return"])
+    assert "return" not in kept.updates[0]
     assert kept.beats[-1] == 10
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from overwatch.events import MetricInfo
 from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
+from overwatch_rl.undefined import ratio
 from overwatch_rl.worlds.base import World, WorldConfig
 from overwatch_rl.worlds.goodhart.cells import (
     ACTION,
@@ -275,7 +276,7 @@ class Goodhart:
         return self._potentials.index_select(0, nearest.int())
 
     def _summary(self, columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
-        """Numbers of one rollout; what ended episodes are needed for is NaN without any."""
+        """Numbers of one rollout; what ended episodes are needed for is undefined without any."""
         food, poison = ((columns["ate"] == code).sum() for code in (FOOD, POISON))
         paid = columns["true" if self._mode.paid_truth else "proxy"]
         earned = self._own.reward_scale * (paid - self._own.death_penalty * (columns["died"] > 0))
@@ -284,17 +285,17 @@ class Goodhart:
             "proxy_return": _mean(columns["proxy_return"], ended),
             "true_return": _mean(columns["true_return"], ended),
             "survival": _mean(columns["age"], ended),
-            "food_share": food / (food + poison),
-            "poison_share": poison / (food + poison),
+            "food_share": ratio(food, food + poison),
+            "poison_share": ratio(poison, food + poison),
             "food_offered": columns["food_offered"].float().mean(),
             "poison_offered": columns["poison_offered"].float().mean(),
-            "shaping_share": shaping / (shaping + earned.abs().sum()),
+            "shaping_share": ratio(shaping, shaping + earned.abs().sum()),
         }
 
 
 def _mean(values: Tensor, where: Tensor) -> Tensor:
-    """The mean of the values where it is true; NaN where it is nowhere."""
-    return (values * where).sum() / where.sum()
+    """The mean of the values where it is true; undefined where it is nowhere."""
+    return ratio((values * where).sum(), where.sum())
 
 
 def _potentials(own: GoodhartConfig, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import Life, Stage, of_life
+from overwatch_rl.undefined import ratio, where_defined
 from overwatch_rl.worlds.morphogenesis.rewards import (
     BIG_JUMP,
     PARTS,
@@ -90,7 +91,7 @@ SUMMARISED: Final = (
 def summary(columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
     """Rows of the policy from the columns of a rollout, T N each; `ended` T N bool, where an episode did.
 
-    A mean over what did not happen is NaN.
+    A mean over what did not happen is undefined.
     """
     parts = {part.name: columns[f"reward_{part.name}"] for part in PARTS}
     sizes = {name: value.abs().sum() for name, value in parts.items()}
@@ -103,25 +104,25 @@ def summary(columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
     episodes, scaffolds = ended.sum(), columns["scaffolds"].sum()
     share = columns["seed_share"]
     return {f"reward_{name}": value.mean() for name, value in parts.items()} | {
-        "shaping_share": shaping / torch.stack(list(sizes.values())).sum(),
+        "shaping_share": ratio(shaping, torch.stack(list(sizes.values())).sum()),
         "gaming_share": columns["gamed"].float().mean(),
         "scaffolds": scaffolds.float(),
-        "scaffold_delay": columns["scaffold_delay"].sum() / scaffolds,
+        "scaffold_delay": ratio(columns["scaffold_delay"].sum(), scaffolds),
         "hypervolume": hypervolume(columns["metric"], columns["growth_ratio"], ended),
-        "germination_rate": counts["germinated"] / episodes,
-        "prune_rate": counts["pruned"] / episodes,
-        "fossilise_rate": counts["fossilised"] / episodes,
-        "blend_success": counts["fossilised"] / counts["blends_ended"],
-        "seed_lifespan": counts["life"] / counts["lives_ended"],
-        "overclaimed_seeds": counts["overclaimed"] / counts["tried"],
-        "ransom_seeds": counts["ransomed"] / counts["tried"],
-        "starved_seeds": (share < STARVED).sum() / share.isfinite().sum(),
-        "rollbacks": (columns["governor"] > 0).sum() / episodes,
+        "germination_rate": ratio(counts["germinated"], episodes),
+        "prune_rate": ratio(counts["pruned"], episodes),
+        "fossilise_rate": ratio(counts["fossilised"], episodes),
+        "blend_success": ratio(counts["fossilised"], counts["blends_ended"]),
+        "seed_lifespan": ratio(counts["life"], counts["lives_ended"]),
+        "overclaimed_seeds": ratio(counts["overclaimed"], counts["tried"]),
+        "ransom_seeds": ratio(counts["ransomed"], counts["tried"]),
+        "starved_seeds": ratio((share < STARVED).sum(), share.isfinite().sum()),
+        "rollbacks": ratio((columns["governor"] > 0).sum(), episodes),
     }
 
 
 def hypervolume(metric: Tensor, size: Tensor, ended: Tensor) -> Tensor:
-    """The area that the best trades of episodes that ended leave behind them; NaN without any.
+    """The area that the best trades of episodes that ended leave behind them; undefined without any.
 
     Each final metric reaches from its size (in multiples of the host alone) up to `LARGEST`, so that a trade
     which is both larger and worse than another adds nothing (Zitzler and Thiele 1998). 1 is a perfect metric
@@ -132,4 +133,4 @@ def hypervolume(metric: Tensor, size: Tensor, ended: Tensor) -> Tensor:
     ends = torch.cat([at[order], at.new_full((1,), LARGEST)])
     height = metric.flatten().clamp(0.0, 1.0)[order].cummax(dim=0).values
     area = (height * ends.diff()).sum() / (LARGEST - 1.0)
-    return area.where(ended.any(), torch.nan)
+    return where_defined(ended.any(), area)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, Stage
+from overwatch_rl.undefined import UNDEFINED
 from overwatch_rl.worlds.morphogenesis.rewards import PARTS, RewardConfig, Rewards
 from overwatch_rl.worlds.morphogenesis.seeds import (
     SUMMARISED,
@@ -46,7 +47,7 @@ def rows(columns: dict[str, Tensor], *, ends: bool = True) -> dict[str, float]:
 def test_every_row_is_named_and_a_quiet_rollout_has_no_row_that_means_nothing() -> None:
     """In the order that is announced; what did not happen has no mean."""
     found = rows(quiet())
-    absent = {name for name, value in found.items() if math.isnan(value)}
+    absent = {name for name, value in found.items() if value == UNDEFINED}
 
     assert tuple(found) == SUMMARISED
     assert absent == {
@@ -58,7 +59,7 @@ def test_every_row_is_named_and_a_quiet_rollout_has_no_row_that_means_nothing() 
         "ransom_seeds",
         "starved_seeds",
     }
-    assert {name for name, value in rows(quiet(), ends=False).items() if math.isnan(value)} == absent | {
+    assert {name for name, value in rows(quiet(), ends=False).items() if value == UNDEFINED} == absent | {
         "hypervolume",
         "germination_rate",
         "prune_rate",
