@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from overwatch.diagnose.anomaly import Anomalies, LaneScore, low_lanes, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
-from overwatch.diagnose.findings import Evidence, problems
+from overwatch.diagnose.findings import Evidence, problems, while_paused
 from overwatch.diagnose.fleet import Fleet, FleetBaseline, Rollups, baseline_of, fleet_of, rollups_of
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
 from overwatch.diagnose.liveness import QUIET, LinkJudgement, advanced, judge_link, line_problems, outliving
@@ -215,7 +215,8 @@ def assess(
     stand = standing(followed)
     is_over = state.finished is not None
     # The end comes with the last values: they are judged once, then what stands is kept.
-    is_judged = not previous.over if is_over else link.state not in QUIET
+    is_paused = state.paused_at is not None
+    is_judged = not previous.over if is_over else link.state not in QUIET and not is_paused
     policy, memory = (
         judge_policy(state, fleet, how.limits, stand, previous.policy) if is_judged else ([], previous.policy)
     )
@@ -230,8 +231,10 @@ def assess(
         standing=stand,
         policy=policy,
     )
-    ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
+    ruled, streaks = judge_rules(() if is_paused else how.rules, fleet, previous.streaks, tick)
     found = [*problems(seen), *ruled] if is_judged else list(stand.values())
+    if is_paused and link.state not in QUIET:
+        found = while_paused(seen)
     if link.state in QUIET:
         found = [*outliving(state, followed, found), *line_problems(state, link)]
     found += failed_factors(state, how, anomalies)
@@ -245,17 +248,18 @@ def assess(
 
 
 def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
-    machines, is_over = seen.machines, seen.link.state == "ended"
-    # Readings are over with the run: no verdict follows from old ones.
-    bounds = {} if is_over else machines.bounds
+    machines = seen.machines
+    # Readings are over with the run, and of one that is paused they show nothing of its loop.
+    is_still = seen.link.state == "ended" or seen.state.paused_at is not None
+    bounds = {} if is_still else machines.bounds
     return Judged(
         assessment=kept,
         anomalies=seen.anomalies,
         fleet=seen.fleet,
         link=seen.link,
         bounds=bounds,
-        bound=None if is_over else machines.bound,
-        beside={} if is_over else machines.beside,
+        bound=None if is_still else machines.bound,
+        beside={} if is_still else machines.beside,
         lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
         baseline=seen.baseline,
         converged=has_converged(seen.state, seen.fleet),

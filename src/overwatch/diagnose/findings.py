@@ -22,10 +22,16 @@ from overwatch.catalog import BY_NAME
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet, most_events, most_events_after
-from overwatch.diagnose.liveness import LinkJudgement, outage, overlapping_writers, wrong_clocks
+from overwatch.diagnose.liveness import (
+    LinkJudgement,
+    gone_producers,
+    outage,
+    overlapping_writers,
+    wrong_clocks,
+)
 from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
-from overwatch.diagnose.services import experience_problems, service_problems
+from overwatch.diagnose.services import experience_problems, service_problems, services_down
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.caps import EVICTED
@@ -275,6 +281,25 @@ def problems(seen: Evidence) -> list[Problem]:
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]
     found += seen.policy
     return found
+
+
+def while_paused(seen: Evidence) -> list[Problem]:
+    """What is wrong while a run is paused: what stood of envs and the policy, machines, and who answers.
+
+    Nothing that stands still is wrong, and what stood of the loop is judged again when it goes on.
+    """
+    state, slow = seen.state, seen.machines.watched.slow
+    away = outage(state, seen.link)
+    return [
+        *(one for one in seen.standing.values() if one.scope in ("env", "policy")),
+        *([] if away is None else [away]),
+        *overlapping_writers(state, seen.link.overlapping),
+        *wrong_clocks(state, seen.link.ahead),
+        *experience_problems(state, slow.tick),
+        *services_down(state, slow.gone, slow.tick),
+        *gone_producers(state, slow.gone, slow.tick),
+        *slow.hardware,
+    ]
 
 
 def _overflowed(state: RunState) -> Iterator[Problem]:

@@ -165,7 +165,12 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
 
 
 def _holders(state: RunState) -> Mapping[str, Source]:
-    """The lives whose silence is the run's: those that go on; of a run that is over, its last holder."""
+    """The lives whose silence is the run's: those that go on; of a run that is over, its last holder.
+
+    While it is paused a trainer may be silent: any process that goes on stands for the run.
+    """
+    if state.paused_at is not None:
+        return {key: source for key, source in state.sources.items() if not source.finished}
     if state.finished is None:
         return {key: source for key, source in team_of(state.sources).items() if not source.finished}
     key = holder_of(state.sources)
@@ -445,13 +450,16 @@ def gone_sources(state: RunState, tick: int) -> tuple[str, ...]:
     return tuple(
         key
         for key, source in latest_lives(state.sources).items()
-        if not (source.finished and key == holder) and _is_gone(source, state.back_stamp, tick)
+        if not (source.finished and key == holder)
+        and _is_gone(source, state.back_stamp, tick, is_paused=state.paused_at is not None)
     )
 
 
-def _is_gone(source: Source, back_stamp: int, tick: int) -> bool:
+def _is_gone(source: Source, back_stamp: int, tick: int, *, is_paused: bool) -> bool:
     if source.ending is not None:
         return source.ending.outcome in _ILL and (tick - source.stamp) / 1e9 <= GONE_S
+    if is_paused:
+        return False
     patience_s = max(SILENT_S, PATIENCES * source.patience_s())
     return patience_s < (tick - max(source.stamp, back_stamp)) / 1e9 <= patience_s + GONE_S
 

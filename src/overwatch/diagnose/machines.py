@@ -85,15 +85,18 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
         return {label: self.by_bound.get(label, 0.0) for label in _LABELS}
 
 
-def wasted(before: Waste, rested: Mapping[str, Rested], bounds: Mapping[str, Bound]) -> Waste:
-    """What was wasted by now: the rest since the last tick goes to the bound that holds now."""
+def wasted(
+    before: Waste, rested: Mapping[str, Rested], bounds: Mapping[str, Bound], *, counts: bool = True
+) -> Waste:
+    """What was wasted by now: the rest since the last tick goes to the bound that holds now, if it counts."""
     if all(before.counted.get(lane) == rest.idle_s for lane, rest in rested.items()):
         return before
     by_bound, counted = dict(before.by_bound), dict(before.counted)
     for lane, rest in rested.items():
         if lane in bounds:
             label = BoundState(bounds[lane].state).label
-            by_bound[label] = by_bound.get(label, 0.0) + rest.idle_s - counted.get(lane, 0.0)
+            idle_s = rest.idle_s - counted.get(lane, 0.0) if counts else 0.0
+            by_bound[label] = by_bound.get(label, 0.0) + idle_s
             counted[lane] = rest.idle_s
     return Waste(by_bound=by_bound, counted=counted)
 
@@ -221,9 +224,8 @@ def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: An
     slow = slowly(before.slow, state, fleet, limits, (tick, clock.now))
     held, ranks = hold(before.lanes, slow.verdicts, clock.now), hold(before.ranks, slow.of_ranks, clock.now)
     bounds = {name: item.bound for name, item in held.items()}
-    watched = Watched(
-        clock=clock, slow=slow, lanes=held, ranks=ranks, waste=wasted(before.waste, state.rested, bounds)
-    )
+    waste = wasted(before.waste, state.rested, bounds, counts=state.paused_at is None)
+    watched = Watched(clock=clock, slow=slow, lanes=held, ranks=ranks, waste=waste)
     return Machines(
         watched=watched,
         lanes=(*slow.lanes, *(rank for rank in slow.ranks if rank.name in ranks)),

@@ -40,7 +40,7 @@ from overwatch.catalog.services import (
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
 from overwatch.state.run import RunState
-from overwatch.state.services import Service
+from overwatch.state.services import WINDOW_NS, Service
 from overwatch.state.sources import LEARNS, Source
 
 FRESH_S: Final = 30.0
@@ -58,6 +58,9 @@ DONE: Final = "done"
 def service_problems(state: RunState, tick: int) -> Iterator[Problem]:
     """Everything that is wrong with services at `tick`, Unix nanoseconds on the stamp clock."""
     for service in state.services.processes.values():
+        # What is counted of late holds a pause until it is a minute over.
+        if service.at - state.resumed_at < WINDOW_NS:
+            continue
         if QUEUE_SEQUENCES.name in service.gauges and tick - service.stamp <= FRESH_S * 1e9:
             for found in (_starved(service), _full(service), _stale(service), _dead(service)):
                 if found is not None:
@@ -151,7 +154,6 @@ SLOW_SAVE_S: Final = 60.0
 LEAST_SAVES: Final = 3
 RECOVERED_S: Final = 600.0
 """For so long what training did about broken numbers is found."""
-PAUSED: Final = "paused"
 _WELL: Final = frozenset({"ok", "empty", "waited", "cancelled", "refused", "abandoned", "resource_exhausted"})
 """How a request ends that did not fail: refused is what was asked for, not who answers; an append that waited
 found no room, which is the learner's to make."""
@@ -167,14 +169,16 @@ _RECOVERY: Final = {"learning_rate_cut": "learning-rate-cut", "rollback": "rolle
 
 def experience_problems(state: RunState, tick: int) -> Iterator[Problem]:
     """Everything that is wrong with them at `tick`, Unix nanoseconds on the stamp clock."""
-    is_paused = state.control is not None and state.control.after == PAUSED
     for service in state.services.processes.values():
         if tick - service.stamp > FRESH_S * 1e9:
             continue
-        found = [_failing(service), _degraded(service), _unsaved(service), _behind(service), _gap(service)]
+        found = [_degraded(service), _unsaved(service), _behind(service), _gap(service)]
         found += [_unheard(service), _unseen(service)]
-        if not is_paused:
-            found += [_standing(service), _old(service)]
+        # Experience that waited for the end of a pause is late, and counts for a minute more.
+        if service.at - state.resumed_at >= 2 * WINDOW_NS:
+            found.append(_failing(service))
+        if state.paused_at is None:
+            found += [_standing(service, state.resumed_at), _old(service, state.resumed_at)]
         yield from (one for one in found if one is not None)
     yield from _recoveries(state)
     slow = _slow_saves(state)
@@ -299,10 +303,10 @@ def _unseen(service: Service) -> Problem | None:
     )
 
 
-def _standing(service: Service) -> Problem | None:
+def _standing(service: Service, resumed_at: int) -> Problem | None:
     """It lives and takes no optimiser steps."""
     grown = service.grown_at(SGD_STEPS.name)
-    for_s = 0.0 if grown is None else (service.at - grown) / 1e9
+    for_s = 0.0 if grown is None else (service.at - max(grown, resumed_at)) / 1e9
     if for_s < STALLED_S:
         return None
     return _problem(
@@ -313,9 +317,9 @@ def _standing(service: Service) -> Problem | None:
     )
 
 
-def _old(service: Service) -> Problem | None:
+def _old(service: Service, resumed_at: int) -> Problem | None:
     age_s = service.value(WEIGHTS_AGE.name)
-    if age_s is None or age_s <= WEIGHTS_S:
+    if age_s is None or min(age_s, (service.at - resumed_at) / 1e9) <= WEIGHTS_S:
         return None
     return _problem(
         service,

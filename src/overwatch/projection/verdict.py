@@ -101,6 +101,9 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         return of_the_line
     if judged.link.state in OVER:
         return _at_the_end(state, judged, open_now, counts)
+    paused = _paused(state)
+    if paused and not open_now:
+        return Verdict(severity="info", text=paused)
     if not open_now and seen:
         return Verdict(severity="ok", text=f"nothing new; {seen} acknowledged")
     unjudged = _unjudged(state) if not open_now and judged.link.state != "ended" else None
@@ -110,8 +113,17 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         warming = not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
-    causes = " · ".join(_cut(_cause(state, finding, waiting)) for finding in open_now[:CAUSES])
-    return Verdict(severity=open_now[0].severity, text=causes, counts=counts)
+    causes = [_cut(_cause(state, finding, waiting)) for finding in open_now[:CAUSES]]
+    text = " · ".join([paused, *causes] if paused else causes)
+    return Verdict(severity=open_now[0].severity, text=text, counts=counts)
+
+
+def _paused(state: RunState) -> str:
+    """Since when the run is paused; empty where it is not."""
+    if state.paused_at is None:
+        return ""
+    since = f"{datetime.fromtimestamp(state.paused_at // 10**9, UTC):%H:%M:%SZ}"
+    return f"paused for {duration(max(0, state.last_at - state.paused_at) / 1e9)}, since {since}"
 
 
 def _about_the_line(

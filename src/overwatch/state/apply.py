@@ -66,7 +66,8 @@ def apply(state: RunState, record: events.Record, stamp: int) -> bool:
     if not source.is_new(record.seq):
         return False
     is_new = not source.stamp
-    source.received(stamp, event.at)
+    waited = state.paused_at is not None or source.at <= state.resumed_at
+    source.received(stamp, event.at, is_usual=not waited)
     if is_new:
         state.finished = end_of(state.sources)
     state.last_stamp = max(state.last_stamp, stamp)
@@ -167,7 +168,7 @@ def _fold(state: RunState, source: Source, record: events.Record, stamp: int) ->
         case events.CheckpointSaved():
             _save(state, source, event)
         case events.TrainingRecovered() | events.RunStateChanged() | events.CommandApplied():
-            _control(state, source, event)
+            _control(state, source, event, stamp)
         case events.LogLine():
             _read(state, event, stamp)
         case events.FindingAcknowledged():
@@ -180,6 +181,7 @@ def _control(
     state: RunState,
     source: Source,
     event: events.TrainingRecovered | events.RunStateChanged | events.CommandApplied,
+    stamp: int,
 ) -> None:
     """What training did about broken numbers, and what those who control it did."""
     match event:
@@ -189,10 +191,24 @@ def _control(
         case events.RunStateChanged():
             if state.control is None or event.at >= state.control.at:
                 state.control = event
+                if state.resumed_at:
+                    _resume(state, event.at, stamp)
         case events.CommandApplied():
             state.command = event
         case _:
             assert_never(event)
+
+
+def _resume(state: RunState, at: int, stamp: int) -> None:
+    """Begin to measure anew after a pause: how long it took is no measure of anything."""
+    state.back_stamp = max(state.back_stamp, stamp)
+    state.pace.skip()
+    state.step_marks.items.clear()
+    for rhythm in state.rhythms.values():
+        rhythm.resume(at)
+    for phases in (*state.phases.values(), *state.beside.values()):
+        for phase in phases.values():
+            phase.restart()
 
 
 def _read(state: RunState, event: events.LogLine, stamp: int) -> None:

@@ -78,6 +78,10 @@ class Phase(msgspec.Struct, kw_only=True):
         if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:
             self.marks.push((at, self.total_s))
 
+    def restart(self) -> None:
+        """Measure shares and durations anew."""
+        self.seconds, self.ends, self.marks = Ring(PHASES), Ring(PHASES), Ring(MARKS)
+
 
 class Gaps(msgspec.Struct, kw_only=True):
     """Seconds from the end of one step to the end of another."""
@@ -111,6 +115,10 @@ class Rhythm(msgspec.Struct, kw_only=True):
         """Note that the rank began again: what comes next follows on nothing."""
         self.last = None
         self.open.clear()
+
+    def resume(self, at: int) -> None:
+        """Note that the rank goes on after a pause: what comes next follows on the end of that."""
+        self.at = max(self.at, at)
 
     def enter(self, name: str, at: int) -> None:
         """Note that a phase began."""
@@ -184,6 +192,10 @@ class Pace(msgspec.Struct, kw_only=True):
     def restart(self) -> None:
         """Measure anew: what was before is no measure of what comes."""
         self.stretches, self.warm, self.begun_at = Ring(STRETCHES), 0, 0
+
+    def skip(self) -> None:
+        """Leave out the stretch under way: it holds a pause."""
+        self.warm = min(self.warm, WARM_UP_UPDATES - 1)
 
     def note(self, at: int, done: tuple[int, int], phases: Phases) -> None:
         """Note the end of an update, with the (steps, updates) done so far."""

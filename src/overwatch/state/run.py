@@ -56,6 +56,8 @@ ACKS = 64
 """Newest acknowledgements remembered: those between two ticks."""
 BEST = 5
 """Episodes remembered as the best."""
+PAUSED: Final = "paused"
+"""The state in which nothing has to go on."""
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
 
@@ -286,6 +288,18 @@ class RunState(msgspec.Struct, kw_only=True):
     """The preset that a run's names chose."""
     judged_by: str | None = None
     """The preset that the collector sets for every run; `None` leaves it to the run."""
+
+    @property
+    def paused_at(self) -> int | None:
+        """Producer's time since which it is paused; `None` where it is not, or has ended."""
+        control = self.control
+        is_paused = control is not None and control.after == PAUSED and self.finished is None
+        return control.at if control is not None and is_paused else None
+
+    @property
+    def resumed_at(self) -> int:
+        """Producer's time at which its newest pause ended; 0 without one that is over."""
+        return 0 if self.control is None or self.control.before != PAUSED else self.control.at
 
     @property
     def algo(self) -> str | None:

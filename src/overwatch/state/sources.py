@@ -157,8 +157,8 @@ class Source(msgspec.Struct, kw_only=True):
         self.duplicates += 1
         return False
 
-    def received(self, stamp: int, at: int) -> None:
-        """Note one record's receive stamp and producer time."""
+    def received(self, stamp: int, at: int, *, is_usual: bool = True) -> None:
+        """Note one record's receive stamp and producer time; how long it was silent may not be usual."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
         # What a thinned recording still shows is whether it sent in a second, not how often.
         seconds = stamp // SECOND_NS - self.stamp // SECOND_NS if self.stamp else 0
@@ -170,7 +170,7 @@ class Source(msgspec.Struct, kw_only=True):
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
-        elif seconds > 0:
+        elif seconds > 0 and is_usual:
             self.intervals.push(float(seconds))
             self.longest_s = max(self.longest_s, float(seconds))
         if not late:
@@ -330,7 +330,8 @@ class Ranks(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(
             ordered[0],
             devices=tuple(dict.fromkeys(lane for start in ordered for lane in start.devices)),
-            n_envs=sum(counts) if len(counts) == len(ordered) else ordered[0].n_envs,
+            # Of services only those that step envs have any; of a trainer's ranks one may know of all.
+            n_envs=ordered[0].n_envs if trainers and len(counts) < len(ordered) else sum(counts) or None,
         )
 
     def leads(self, rank: int) -> bool:

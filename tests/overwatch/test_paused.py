@@ -1,0 +1,107 @@
+"""A run that whoever controls it has paused, as the fold sees it: nothing that stands still is wrong."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from overwatch.catalog import Scope
+from overwatch.catalog.replay import HEARTBEAT_AGE
+from overwatch.events import Event, Measured, Origin, Record, RunFinished, RunStateChanged, scalars
+from overwatch.fold import FAST_NS, Fold, next_tick
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.encode import origin_attributes, request
+from overwatch.simulate import Script, Settings
+from overwatch.snapshot import Snapshot, View
+from tests.fakes import ORIGIN, SECOND, START_NS
+
+BEGIN_S, AWAY_S, AFTER_S = 30, 640, 40
+"""Longer than any patience: that of a learner without an optimiser step is ten minutes."""
+HEALTHY = Settings(gpus=1, envs=4, slots=0, rate_hz=1, seconds=BEGIN_S + AFTER_S, run_id=ORIGIN.run_id)
+CONTROL = Origin(run_id=ORIGIN.run_id, epoch="c", role="orchestrator", ours=True)
+
+
+def _trainer() -> Iterator[tuple[Origin, Event]]:
+    """A healthy run with a hole in it."""
+    for moment in Script(HEALTHY, START_NS).moments():
+        away = AWAY_S * SECOND * (moment.at >= START_NS + BEGIN_S * SECOND)
+        yield from ((ORIGIN, msgspec.structs.replace(event, at=event.at + away)) for event in moment.events)
+
+
+def _control() -> Iterator[tuple[Origin, Event]]:
+    """What the orchestrator sends: every other second how old the newest heartbeat is, and the two moves."""
+    for second in range(0, BEGIN_S + AWAY_S + AFTER_S, 2):
+        age = scalars({HEARTBEAT_AGE.name: 1.0})
+        yield CONTROL, Measured(at=START_NS + second * SECOND, scope=Scope.ORCHESTRATOR, values=age)
+    for second, before, after in (
+        (BEGIN_S, "running", "paused"),
+        (BEGIN_S + AWAY_S, "paused", "running"),
+    ):
+        at = START_NS + int((second - 0.1) * SECOND)
+        yield CONTROL, RunStateChanged(at=at, before=before, after=after)
+
+
+def _seen(events: list[tuple[Origin, Event]], until_s: int) -> list[Snapshot]:
+    """A snapshot every other second."""
+    records: dict[tuple[int, str], list[Record]] = {}
+    for seq, (origin, event) in enumerate(sorted(events, key=lambda pair: pair[1].at), start=1):
+        record = Record(origin=origin, event=event, seq=seq)
+        records.setdefault((event.at, origin.role), []).append(record)
+    waiting = deque(
+        Batch(
+            sequence=number, stamp=at, signal=Signal.LOGS,
+            body=request(together, origin_attributes(together[0].origin)),
+        )
+        for number, ((at, _), together) in enumerate(records.items(), start=1)
+    )  # fmt: skip
+    fold, tick, seen = Fold(), next_tick(START_NS), []
+    while tick < START_NS + until_s * SECOND:
+        due = []
+        while waiting and waiting[0].stamp <= tick:
+            due.append(waiting.popleft())
+        seen.append(fold.advance(tick, due, ()).snapshots[ORIGIN.run_id, View()])
+        tick += FAST_NS * 20
+    return seen
+
+
+@pytest.fixture(scope="module")
+def paused() -> list[Snapshot]:
+    """The run, from its begin to some time after the pause."""
+    return _seen([*_trainer(), *_control()], BEGIN_S + AWAY_S + AFTER_S - 2)
+
+
+def test_nothing_is_found_in_a_pause_and_nothing_by_it_afterwards(paused: list[Snapshot]) -> None:
+    """Neither a silence, a stall, a bound nor a slow service; nor a rate or a rhythm that the gap makes."""
+    during = paused[BEGIN_S // 2 + 1 : (BEGIN_S + AWAY_S) // 2 - 1]
+
+    assert {finding.code for snapshot in paused for finding in snapshot.findings} == set()
+    assert {snapshot.run.control for snapshot in during} == {"paused"}
+    assert {snapshot.link.state for snapshot in during} <= {"live", "slow"}
+    assert {lane.bound for snapshot in during for lane in snapshot.system.gpus} == {None}
+    assert {service.status for snapshot in during for service in snapshot.processes} == {"ok"}
+
+
+def test_the_verdict_names_the_pause(paused: list[Snapshot]) -> None:
+    """How long, and since when; and no word of it when the run goes on."""
+    text = paused[(BEGIN_S + 150) // 2].verdict.text
+    assert (text[:13], text[-15:]) == ("paused for 2m", "since 08:00:29Z")
+    assert "healthy" in paused[-1].verdict.text
+
+
+@pytest.mark.parametrize("outcome", ["lost", "failed"])
+def test_a_run_that_dies_in_a_pause_is_dead(outcome: str) -> None:
+    """A pause hides no end."""
+    end = RunFinished(at=START_NS + (BEGIN_S + 20) * SECOND, outcome=outcome, reason="killed")
+    before = [pair for pair in _trainer() if pair[1].at < START_NS + BEGIN_S * SECOND]
+    last = _seen([*before, *_control(), (ORIGIN, end)], BEGIN_S + 30)[-1]
+
+    assert (last.verdict.severity, {one.code for one in last.findings}) == ("critical", {f"run-{outcome}"})
+
+
+def test_a_pause_of_which_nobody_is_left_is_lost() -> None:
+    """Whoever controls it is silent too: that it is paused is no sign of life."""
+    until = START_NS + (BEGIN_S + 20) * SECOND
+    last = _seen([pair for pair in (*_trainer(), *_control()) if pair[1].at < until], BEGIN_S + 120)[-1]
+
+    assert last.link.state == "lost"
