@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from overwatch_rl.config import TrainSettings
 from overwatch_rl.resume import config_of, differences, go_on, hash_of, run_id_of
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
-from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.reporter import Fanout, started
 from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower, named, recompiles, start_tower
 from overwatch_rl.training.distributed import Joined, Place, together
@@ -76,8 +77,10 @@ class Flight:
                 outcome = self.trainer.run()
                 is_whole = True
             finally:
-                if self.keeper is not None:
-                    self.keeper.close(is_whole=is_whole)
+                with self.reporter.phase("shutdown"), ExitStack() as ends:
+                    ends.callback(self.close_world)
+                    if self.keeper is not None:
+                        self.keeper.close(is_whole=is_whole)
         except BaseException as error:
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             reason = f"{type(error).__name__}: {error}"
@@ -86,7 +89,6 @@ class Flight:
             raise
         finally:
             self.reporter.close(outcome=outcome, reason=reason)
-            self.close_world()
 
 
 def assemble(
@@ -102,13 +104,14 @@ def assemble(
 
     Of several ranks the first alone prints and writes; each reports to the tower.
     """
+    began = time.perf_counter()
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
     algorithm = _algorithm(settings, world.spec, ranks)
-    started = _Started(settings, keeping, checkpoint, is_first=here.is_first)
+    parts = _Started(settings, keeping, checkpoint, is_first=here.is_first)
     try:
-        started.report(world.spec)
-        reporter = Fanout(started.reporters)
+        parts.report(world.spec)
+        reporter = Fanout(parts.reporters)
         requested = together(ranks, stop, settings.trainer.steps)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, requested)
         trainer.host_numbers = recompiles(reporter.fact)
@@ -118,15 +121,17 @@ def assemble(
             go_on(trainer, checkpoint, is_first=here.is_first)
         elif settings.is_planned and isinstance(algorithm, PPO):
             trainer.warm_up = lambda batch: _planned(algorithm, batch, reporter, ranks)
+        keeper = parts.keeper(trainer, reporter)
+        started(reporter, began)
         return Flight(
             trainer=trainer,
             reporter=reporter,
-            tower=started.tower,
-            keeper=started.keeper(trainer, reporter),
+            tower=parts.tower,
+            keeper=keeper,
             close_world=getattr(world, "close", lambda: None),
         )
     except BaseException as error:
-        started.fail(f"{type(error).__name__}: {error}")
+        parts.fail(f"{type(error).__name__}: {error}")
         raise
 
 

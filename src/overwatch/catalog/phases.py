@@ -45,7 +45,7 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.ROLLOUT: ("collect", "collection", "collect_rollouts", "sample", "sampling", "generation"),
     Phase.ENV_WAIT: ("env", "env_step", "step_wait"),
     Phase.INFERENCE: ("act", "policy", "forward"),
-    Phase.ADVANTAGE: ("estimate", "gae", "returns", "advantages"),
+    Phase.ADVANTAGE: ("estimate", "gae", "returns", "advantages", "prepare"),
     Phase.UPDATE: ("train", "learn", "optimize", "optimise", "sgd"),
     Phase.SYNC: ("barrier", "wait", "allreduce", "all_reduce"),
     Phase.WEIGHTS: (

@@ -8,6 +8,7 @@ import contextlib
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from overwatch_rl.resume import hash_of, run_id_of
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
-from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.reporter import Fanout, started
 from overwatch_rl.telemetry.running import Lines
 from overwatch_rl.telemetry.tower import Tower, named, start_tower
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
@@ -51,6 +52,7 @@ def run(
     settings: GrpoSettings, keeping: Keeping, checkpoint: Checkpoint | None, stop: Callable[[], str | None]
 ) -> GrpoTrainer:
     """Train; whatever happens, what was started is ended and the run closed with its outcome."""
+    began = time.perf_counter()
     torch.set_num_threads(settings.threads)
     reporters = _Reporters(settings, keeping, checkpoint)
     outcome, reason = "failed", None
@@ -58,9 +60,11 @@ def run(
         try:
             with contextlib.ExitStack() as stack:
                 trainer = _assembled(settings, checkpoint, reporters, stack)
+                started(reporters.all, began)
                 outcome = trainer.run(lambda: _watched(reporters.handlers, stop))
         finally:
-            reporters.keep_last(is_whole=outcome != "failed")
+            with reporters.all.phase("shutdown"):
+                reporters.keep_last(is_whole=outcome != "failed")
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = f"{type(error).__name__}: {error}"

@@ -46,7 +46,7 @@ from overwatch_rl.orchestrator.client import OrchestratorError
 from overwatch_rl.replay.client import Access, ReplayClient, State
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.meter import Meter
-from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.reporter import Fanout, started
 from overwatch_rl.telemetry.running import log_of
 from overwatch_rl.telemetry.tower import Tower, TowerConfig, start_tower
 from overwatch_rl.training.keeper import Cadence, CheckpointError, Keeper, Kept, position_of
@@ -111,6 +111,7 @@ class LearnerSettings:
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
     """Train until it is done, commanded or asked to stop."""
     keep_large_blocks()
+    began = time.perf_counter()
     torch.set_num_threads(settings.config.threads)
     torch.manual_seed(settings.config.seed)
     begun = _Begun(settings)
@@ -121,6 +122,7 @@ def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoo
         except BaseException:
             begun.let_go()
             raise
+        started(begun.reporter, began)
         outcome = flight.fly()
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -190,7 +192,7 @@ class _Begun:
                 words = {name: str(value) for name, value in shown.items()}
                 done = None if self.checkpoint is None else self.checkpoint.state.updates
                 tower = replace(settings.tower, resumed=done)
-                self.tower = start_tower(tower, self.spec, config.batch.envs, words)
+                self.tower = start_tower(tower, self.spec, None, words)
             self.reporter: Reporter = Fanout(self._reporters(settings))
             undo.pop_all()
 
@@ -284,6 +286,7 @@ class _Flight:
                     self._keep(error)
                 raise
             finally:
+                ends.enter_context(self._begun.reporter.phase("shutdown"))
                 ends.callback(self._end_weights, is_whole=is_whole)
                 ends.callback(self._end_control, outcome)
                 self._keeper.close(is_whole=is_whole)

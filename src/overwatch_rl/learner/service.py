@@ -403,12 +403,14 @@ class LearnerLoop:
     def _train(self, made: Made) -> None:
         began = time.perf_counter()
         self.is_whole = False
-        with self._reporter.phase("estimate"):
+        with self._reporter.phase("prepare"):
             self._returns.add(made)
             self._summary = summary_of(made, self._spec.summarised)
             for age in self._ages(made):
                 self._meter.observe("data_age", age)
-            batch = self.algorithm.prepare(on_device(made.rollout, self._device))
+            rollout = on_device(made.rollout, self._device)
+        with self._reporter.phase("estimate"):
+            batch = self.algorithm.prepare(rollout)
         with self._reporter.phase("update"):
             stats = self.algorithm.update(batch)
         made.use()
@@ -422,17 +424,18 @@ class LearnerLoop:
         self.trained += 1
         self.is_whole = True
         with self._reporter.phase("log"):
-            self._report(stats, update_time_s)
+            self._send(stats, update_time_s)
+        # After the phase: a turn of the loop ends with the report of its update.
+        for delivered in self._delivery.arrived():
+            self._deliver(delivered)
         self._publish()
         self.after_update()
 
     @torch.no_grad()
-    def _report(self, stats: Stats, update_time_s: float) -> None:
+    def _send(self, stats: Stats, update_time_s: float) -> None:
         host = {"update_time": update_time_s} | self._returns.numbers() | self._summary
         self._rate = self._config.rows / update_time_s
         self._delivery.send(self.updates_done, stats, host)
-        for delivered in self._delivery.arrived():
-            self._deliver(delivered)
 
     def _ages(self, made: Made) -> list[int]:
         """Of each chunk, for the weights before the update."""

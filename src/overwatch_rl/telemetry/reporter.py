@@ -2,9 +2,10 @@
 
 import contextlib
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from overwatch.events import Event
+from overwatch.events import Event, PhaseEnded
 from overwatch_rl.types import Reporter, Rolled
 
 
@@ -18,6 +19,12 @@ def plain(values: Mapping[str, float]) -> dict[str, float | str]:
     return {
         name: value if math.isfinite(value) else words.get(value, "NaN") for name, value in values.items()
     }
+
+
+def started(reporter: Reporter, began: float) -> None:
+    """Report the phase `startup`, which began before there was a reporter, by `time.perf_counter`."""
+    took = time.perf_counter() - began
+    reporter.fact(PhaseEnded(at=time.time_ns(), phase="startup", duration_s=took))
 
 
 class Fanout:

@@ -135,8 +135,13 @@ def named(run_id: str | None, task: str) -> str:
     return identify(run_id, task).run_id
 
 
-def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: Mapping[str, str]) -> Tower:
-    """Start telemetry; `settings` are shown with the run. Raises `ValueError` for a wrong endpoint."""
+def start_tower(
+    config: TowerConfig, spec: WorldSpec, num_envs: int | None, settings: Mapping[str, str]
+) -> Tower:
+    """Start telemetry; `settings` are shown with the run, `num_envs` are those that this process steps.
+
+    Raises `ValueError` for a wrong endpoint.
+    """
     if config.endpoint is not None and not is_url(config.endpoint):
         raise ValueError(f"endpoint {config.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
     seeds = spec.seeds

@@ -108,8 +108,10 @@ class Trainer(Generic[B]):
             if stopped is not None:
                 outcome = stopped
                 break
+            with self._reporter.phase("prepare"):
+                rollout = self.collector.rollout()
             with self._reporter.phase("estimate"):
-                batch = self.algorithm.prepare(self.collector.rollout())
+                batch = self.algorithm.prepare(rollout)
             if self.updates_done == 0:
                 with self._reporter.phase("warm-up"):
                     self._warm = self.warm_up(batch)
@@ -119,7 +121,10 @@ class Trainer(Generic[B]):
                 # Within collecting and updating: that of a phase is not known before both have ended.
                 self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="sync", duration_s=self.waited_s()))
             with self._reporter.phase("log"):
-                self._report(stats, time.perf_counter() - began)
+                self._send(stats, time.perf_counter() - began)
+            # After the phase: a turn of the loop ends with the report of its update.
+            for delivered in self._delivery.arrived():
+                self._deliver(delivered)
             self.after_update()
         for delivered in self._delivery.rest():
             self._deliver(delivered)
@@ -159,7 +164,7 @@ class Trainer(Generic[B]):
         self.collector.go_on(position.own, position.world, steps=position.steps, updates=position.updates)
 
     @torch.no_grad()
-    def _report(self, stats: Stats, update_time_s: float) -> None:
+    def _send(self, stats: Stats, update_time_s: float) -> None:
         self.updates_done += 1
         rows = self.collector.rows()
         ended = rows["terminated"] | rows["truncated"]
@@ -171,8 +176,6 @@ class Trainer(Generic[B]):
             parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
         host = {"update_time": update_time_s} | self.collector.shares | self._warm | self.host_numbers()
         self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
-        for delivered in self._delivery.arrived():
-            self._deliver(delivered)
 
     def _deliver(self, delivered: Delivered) -> None:
         """Report the numbers of an update that have come, and what they show to have happened."""

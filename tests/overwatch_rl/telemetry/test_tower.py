@@ -150,14 +150,14 @@ def test_episodes_add_up(flown: Flown) -> None:
 
 
 def test_facts_and_phases_are_reported(flown: Flown) -> None:
-    """Moves, gates, early stops with their update, six phases an update and one before all, one end."""
+    """Moves, gates, early stops with their update, seven phases an update and one before all, one end."""
     assert flown.of(SeedStageChanged)
     assert flown.of(GateEvaluated)
     assert [stop.update for stop in flown.of(EarlyStopped) if isinstance(stop, EarlyStopped)] == [1, 2]
     phases = [phase.phase for phase in flown.of(PhaseEnded) if isinstance(phase, PhaseEnded)]
     assert phases.count("warm-up") == 1
     assert [phase for phase in phases if phase != "warm-up"] == [
-        "collect", "inference", "env_wait", "estimate", "update", "log",
+        "collect", "inference", "env_wait", "prepare", "estimate", "update", "log",
     ] * UPDATES  # fmt: skip
     assert [end.outcome for end in flown.of(RunFinished) if isinstance(end, RunFinished)] == ["completed"]
 

@@ -2,8 +2,8 @@
 
 Rules: a turn begins with an update and ends with the next one, whose number its spans bear; which trace it is
 follows from the first of them, so that every process knows it at once. Its own span, `rl.loop`, is emitted
-once by the trainer's first rank, when the turn is over and at the end. A phase whose turn is not known
-is a trace of its own. One thread at a time. Must not know how spans are sent.
+once by the trainer's first rank, when the turn is over. What comes after the last update is below `shutdown`.
+A phase whose turn is not known is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
 from collections import deque
@@ -34,6 +34,8 @@ Happened: TypeAlias = EpisodeEnded | CheckpointSaved
 Value: TypeAlias = str | int | float
 _E = TypeVar("_E", bound=EpisodeEnded | CheckpointSaved | PhaseEnded)
 UPDATE: Final = "overwatch.update"
+SHUTDOWN_SPAN: Final = "shutdown"
+"""What a run does after its last update, under which the spans of those phases are."""
 _LEARNS: Final = ("trainer", "learner")
 """Roles whose updates are turns of the loop."""
 _WAITING: Final = 1024
@@ -115,7 +117,7 @@ class Loops:
         begin, reserved = event.at - int(event.duration_s * 1e9), self._phases.take(event)
         began: int | str | None = event.update
         if began is None and follows and self._is_trainer:
-            began = unnumbered(self._count)
+            began = unnumbered(self._count) if self._newest is None else self._newest
         if reserved is not None:
             began = reserved.began
         loop = None if began is None else self._below(began, begin, event.at)
@@ -192,7 +194,9 @@ class Loops:
             self._emit(phase, attributes)
         ref = loop_of(self._run_id, turn.began)
         if self._leads and self._is_sampled(ref):
-            self._emit(_Made(name=LOOP_SPAN, ref=ref, begin=turn.begin, end=turn.end, attributes=attributes))
+            # After the last update there is no turn of the loop any more, only its end.
+            name = LOOP_SPAN if update is not None or not self._count else SHUTDOWN_SPAN
+            self._emit(_Made(name=name, ref=ref, begin=turn.begin, end=turn.end, attributes=attributes))
 
     def add(self, span: SpanEnded) -> None:
         """Emit a span that the process made itself."""
