@@ -98,10 +98,11 @@ class Receiver:
         return bool(select.select([self._line], [], [], seconds)[0])
 
     def answer(self, block: SharedBlock, reply: object) -> None:
-        """Hand the slot back."""
-        written = msgspec.json.encode(reply)[: LEAST_BYTES - FIRST]
-        block.memory[FIRST : FIRST + len(written)] = written
-        START.pack_into(block.memory, 0, FIRST, len(written))
+        """Hand the slot back, with what it held where there is no reply."""
+        if reply is not None:
+            written = msgspec.json.encode(reply)[: LEAST_BYTES - FIRST]
+            block.memory[FIRST : FIRST + len(written)] = written
+            START.pack_into(block.memory, 0, FIRST, len(written))
         try:
             self._line.sendall(bytes([block.slot]))
         except OSError:

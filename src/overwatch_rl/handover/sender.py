@@ -123,11 +123,17 @@ class Sender:
 
         Descriptors in `kept` stay open in it. Raises `OSError`.
         """
-        self._slots = [_Slot() for _ in range(slots + notes)]
-        self._wide, self._narrow = self._slots[:slots], self._slots[slots:]
+        self._slots = [_Slot() for _ in range(slots + notes + 1)]
+        self._wide, self._narrow, self._first = self._slots[:slots], self._slots[slots:-1], self._slots[-1]
+        self._handed: list[_Slot] = []
+        """What is not finished, in the order in which it was handed over."""
+        self._words = [sys.executable, "-P", "-m", module, *arguments, "--"]
+        self._start(kept)
+
+    def _start(self, kept: Sequence[int]) -> None:
         self._line, theirs = socket.socketpair()
         passed = [theirs.fileno(), *(slot.file.fileno() for slot in self._slots)]
-        words = [sys.executable, "-P", "-m", module, *arguments, "--", *(str(fd) for fd in passed)]
+        words = [*self._words, *(str(fd) for fd in passed)]
         with theirs:
             self._process = subprocess.Popen(
                 words,
@@ -138,6 +144,21 @@ class Sender:
             )
         self._line.setblocking(False)
         self._is_gone = False
+
+    def restart(self, note: object, kept: Sequence[int] = ()) -> None:
+        """Start the process again after it was killed, and hand over what it did not finish, after a note.
+
+        Raises `OSError`.
+        """
+        self._process.kill()
+        self._process.wait()
+        self._line.close()
+        unfinished = [slot for slot in self._handed if slot is not self._first]
+        self._start(kept)
+        self._handed = []
+        self._first.fill(note, {})
+        for slot in (self._first, *unfinished):
+            self._hand(slot)
 
     @property
     def pid(self) -> int:
@@ -150,9 +171,14 @@ class Sender:
         return self._is_gone
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all that was handed over is finished."""
+        return not self._handed
+
+    @property
     def is_busy(self) -> bool:
-        """Whether something that was handed over is not finished."""
-        return not self._is_gone and any(not slot.is_free for slot in self._slots)
+        """Whether the process has something to finish."""
+        return not self._is_gone and not self.is_whole
 
     def offer(self, note: object, tensors: Mapping[str, Tensor]) -> bool:
         """Hand over a note with tensors, or answer that there is no room now. Raises `OSError`."""
@@ -161,8 +187,7 @@ class Sender:
         if slot is None or self._is_gone:
             return False
         slot.fill(note, tensors)
-        slot.is_free = False
-        self._post(slot, wait=False)
+        self._hand(slot)
         return True
 
     def answers(self, timeout: float = 0.0) -> list[bytes]:
@@ -195,6 +220,11 @@ class Sender:
             slot.file.close()
         return found
 
+    def _hand(self, slot: _Slot) -> None:
+        slot.is_free = False
+        self._handed.append(slot)
+        self._post(slot, wait=False)
+
     def _post(self, slot: _Slot, *, wait: bool) -> None:
         if slot.settle(wait=wait):
             self._send(self._slots.index(slot))
@@ -217,4 +247,5 @@ class Sender:
             slot = self._slots[word]
             found.append(slot.answer())
             slot.is_free = True
+            self._handed.remove(slot)
         return found

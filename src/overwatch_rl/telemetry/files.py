@@ -12,14 +12,16 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import torch
 from torch import Tensor
 
 from overwatch_rl.handover.locks import held_lock
+from overwatch_rl.handover.receiver import Head
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.telemetry.files_writer import Begin, Close, Note, RollOut, Update
 from overwatch_rl.telemetry.reporter import Silent, plain
@@ -35,6 +37,8 @@ LOCK: Final = ".writer.lock"
 BUSY_S: Final = 60.0
 """How long a process of before may take to write what it was given."""
 CLOSE_S: Final = 60.0
+MOST_STARTS: Final = 5
+"""Times that the process is started again while it finishes nothing."""
 CHECKPOINT: Final = "checkpoint"
 CHECKPOINT_S: Final = 10.0
 """How long a checkpoint waits at most until what waits for room is handed over."""
@@ -64,26 +68,31 @@ class Files(Silent):
         if tensorboard is not None:
             _probe(tensorboard, "--tensorboard")
         _probe(folder, "--out")
-        lock = held_lock(folder / LOCK, BUSY_S, "writes a run's numbers")
-        try:
-            self._sender = Sender(
-                "overwatch_rl.telemetry.files_writer",
-                [str(folder)],
-                slots=_SLOTS,
-                notes=_NOTES,
-                kept=[lock],
-            )
-        except OSError as error:
-            raise ValueError(f"the process that writes {folder} cannot start: {error.strerror}") from error
-        finally:
-            os.close(lock)  # The process has it from here on, and for as long as it writes.
+        self._folder = folder
+        with self._locked() as lock:
+            try:
+                self._sender = Sender(
+                    "overwatch_rl.telemetry.files_writer",
+                    [str(folder)],
+                    slots=_SLOTS,
+                    notes=_NOTES,
+                    kept=[lock],
+                )
+            except OSError as error:
+                raise ValueError(
+                    f"the process that writes {folder} cannot start: {error.strerror}"
+                ) from error
         self._update = done[0]
         self._waiting: deque[Note] = deque()
         self._rollouts: deque[tuple[Note, dict[str, Tensor]]] = deque()
         self._dropped = {"rollouts": 0, "updates": 0}
         self._is_open = True
+        self._starts = 0
+        """How often it was started again since it last finished anything."""
         board = None if tensorboard is None else str(tensorboard)
-        self._offer(Begin(about=dict(about or {}), done=done[0], steps=done[1], tensorboard=board))
+        self._begin = Begin(about=dict(about or {}), done=done[0], steps=done[1], tensorboard=board)
+        """What lies in the files for certain: what a process that is started again begins with."""
+        self._offer(self._begin)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
         """Before a checkpoint: hand over what waits, which is written then even if the trainer is killed."""
@@ -125,7 +134,7 @@ class Files(Silent):
         self._dropped["rollouts"] += len(self._rollouts)
         self._rollouts.clear()
         self._waiting.append(Close(outcome=outcome, reason=reason, dropped=dict(self._dropped)))
-        self._drain(CLOSE_S)
+        self._drain(CLOSE_S, is_whole=True)
         self._sender.close(CLOSE_S)
         if self._waiting or self._sender.is_gone:
             _log.warning("the process that writes the run's files is gone: files are not complete")
@@ -150,14 +159,49 @@ class Files(Silent):
             self._waiting.popleft()
         return not (self._rollouts or self._waiting)
 
-    def _drain(self, within_s: float) -> None:
-        """Hand over all that waits, unless the process is gone or takes longer."""
+    def _drain(self, within_s: float, *, is_whole: bool = False) -> None:
+        """Hand over all that waits, unless that takes longer; with `is_whole` until it is written."""
         until = time.monotonic() + within_s
-        while not self._flush() and not self._sender.is_gone and (left := until - time.monotonic()) > 0:
-            self._sender.answers(left)
+        while not self._flush() or (is_whole and not self._sender.is_whole):
+            left = until - time.monotonic()
+            if left <= 0 or (self._sender.is_gone and self._starts >= MOST_STARTS):
+                break
+            self._look(left)
+
+    def _look(self, timeout: float = 0.0) -> None:
+        """Note what is written; start a process that was killed again, with what it did not finish."""
+        for answer in self._sender.answers(timeout):
+            self._starts = 0
+            head = msgspec.json.decode(answer, type=Head)
+            match msgspec.json.decode(head.note, type=Note):
+                case RollOut() as note:
+                    last = note.first_step + head.pieces["terminated"].shape[0] - 1
+                    self._begin = msgspec.structs.replace(self._begin, steps=max(self._begin.steps, last))
+                case Update(update=update):
+                    self._begin = msgspec.structs.replace(self._begin, done=max(self._begin.done, update))
+                case _:
+                    pass
+        if not self._sender.is_gone or self._starts >= MOST_STARTS:
+            return
+        self._starts += 1
+        _log.warning("the process that writes %s was killed; it is started again", self._folder)
+        try:
+            with self._locked() as lock:
+                self._sender.restart(self._begin, [lock])
+        except (OSError, ValueError) as error:
+            _log.warning("the process that writes %s does not start again: %s", self._folder, error)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The lock of the folder, for a process that holds it for as long as it writes."""
+        lock = held_lock(self._folder / LOCK, BUSY_S, "writes a run's numbers")
+        try:
+            yield lock
+        finally:
+            os.close(lock)
 
     def _offer(self, note: Note, tensors: Mapping[str, Tensor] | None = None) -> bool:
-        self._sender.answers()
+        self._look()
         try:
             return self._sender.offer(note, tensors or {})
         except OSError:

@@ -36,6 +36,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     steps: int = 0
     tensorboard: str | None = None
     """Folder of event files."""
+    began: float = msgspec.field(default_factory=time.time)
+    """When the run began, seconds since the epoch."""
 
 
 class RollOut(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -193,10 +195,9 @@ class Book:
     def __init__(self, folder: Path, begin: Begin) -> None:
         self._folder = folder
         self._about = begin.about
-        self._began = time.time()
-        self._last: dict[str, object] | None = None
+        self._began = begin.began
         self._done = begin.done
-        self._steps = 0
+        self._steps = begin.steps
         self._dropped: dict[str, int] = {}
         self._failed = 0
         self._updates = Table(folder / "updates.csv", ["update"], begin.done)
@@ -204,7 +205,9 @@ class Book:
         names = ["env", "update", "step", "return", "length"]
         self._ends = Table(folder / "episodes.csv", names, begin.steps, by="step")
         self._episodes = self._ends.kept
-        self._objects = Lines(folder / "updates.jsonl", _objects(folder / "updates.jsonl", begin.done))
+        objects = _objects(folder / "updates.jsonl", begin.done)
+        self._last: dict[str, object] | None = msgspec.json.decode(objects[-1]) if objects else None
+        self._objects = Lines(folder / "updates.jsonl", "".join(objects))
         self._curves: tuple[Events, Events] | None = None
         if begin.tensorboard is not None:
             board = Path(begin.tensorboard)
@@ -263,10 +266,10 @@ class Book:
             self._curves[0].write(note.update, values)
 
 
-def _objects(path: Path, done: int) -> str:
+def _objects(path: Path, done: int) -> list[str]:
     """Lines of the first `done` updates that lie there."""
     if not done or not path.exists():
-        return ""
+        return []
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
@@ -275,7 +278,7 @@ def _objects(path: Path, done: int) -> str:
             continue
         if update <= done:
             kept.append(line + "\n")
-    return "".join(kept)
+    return kept
 
 
 def serve(receiver: Receiver, arguments: Sequence[str]) -> None:

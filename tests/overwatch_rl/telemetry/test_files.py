@@ -57,6 +57,12 @@ def stand_still(pid: int) -> None:
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
 
 
+def end(pid: int) -> None:
+    """Return when a child was killed."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     """Of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
@@ -231,15 +237,44 @@ def test_updates_that_wait_are_bounded(
     assert files._NOTES <= written < count
 
 
-def test_a_process_that_is_gone_costs_its_files_only(opened: Files, caplog: pytest.LogCaptureFixture) -> None:
-    """Training goes on, and the end names what is missing."""
-    os.kill(opened._sender.pid, signal.SIGKILL)
-    for number in range(20):
+@pytest.mark.parametrize("stopped", [False, True], ids=["idle", "with work in hand"])
+def test_a_killed_writer_costs_no_row(opened: Files, tmp_path: Path, *, stopped: bool) -> None:
+    """Killed again and again, at its work or between it: each row is there once, and the summary too."""
+    updates = 30
+    for number in range(updates):
+        if stopped and number % 10 == 4:
+            stand_still(opened._sender.pid)
         opened.rollout(rolled(number))
-        opened.update(number + 1, {"return": 1.0})
+        opened.update(number + 1, {"return": 0.5 * number})
+        if number % 10 == 5:
+            end(opened._sender.pid)
+    end(opened._sender.pid)
+    opened.close(outcome="completed")
+    folder = tmp_path / "run"
+
+    assert [row["update"] for row in rows(folder / "updates.csv")] == [str(n + 1) for n in range(updates)]
+    lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
+    assert [line["return"] for line in lines] == [0.5 * number for number in range(updates)]
+    assert [row["step"] for row in rows(folder / "episodes.csv")] == [
+        str(number * STEPS + step) for number in range(updates) for step in (2, 4)
+    ]
+    found = summary(folder)
+    assert (found["updates"], found["episodes"], found["last"]) == (updates, 2 * updates, lines[-1])
+    assert set(found["dropped"].values()) == {0}
+
+
+def test_a_writer_that_never_lives_is_given_up(
+    opened: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on, and the end names what is missing."""
+    monkeypatch.setattr(opened._sender, "_words", [sys.executable, "-c", "raise SystemExit(1)"])
+    end(opened._sender.pid)
+    for number in range(3 * files.MOST_STARTS):
+        opened.update(number + 1, {"return": 0.0})
     opened.close(outcome="completed")
 
     assert "files are not complete" in caplog.text
+    assert not (tmp_path / "run/summary.json").exists()
 
 
 def killed(folder: Path, *more: str) -> None:
