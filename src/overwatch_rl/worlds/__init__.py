@@ -1,5 +1,6 @@
 """The worlds: a name, and where its factory is; a world is imported only when it is asked for."""
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
@@ -38,7 +39,10 @@ def make(name: str, config: "WorldConfig", settings: Mapping[str, object] | None
 
 
 def _module(name: str) -> ModuleType:
-    target = WORLDS.get(name.partition(":")[0])
+    kind = name.partition(":")[0]
+    target = WORLDS.get(kind)
     if target is None:
-        raise ValueError(f"world {name!r} does not exist; use one of {', '.join(sorted(WORLDS))}")
+        near = [f"gym:{name}"] if "-v" in name else difflib.get_close_matches(kind, WORLDS, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"world {name!r} does not exist; use one of {', '.join(sorted(WORLDS))}{meant}")
     return importlib.import_module(target.partition(":")[0])

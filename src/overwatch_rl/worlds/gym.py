@@ -11,6 +11,7 @@ Rules: its state cannot be saved. Must not know algorithms, storage or telemetry
 Shape letters: N envs, S an observation, H action heads, D dimensions of an action.
 """
 
+import importlib
 import importlib.util
 import math
 import string
@@ -71,6 +72,7 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
     import gymnasium
 
     try:
+        _check_name(part)
         envs = _envs(part, config.num_envs, own)
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"world gym:{part} cannot be made: {error}") from error
@@ -79,6 +81,24 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
     except ValueError:
         envs.close()
         raise
+
+
+def _check_name(name: str) -> None:
+    """Raise for an env that is not registered, or whose version is not named: the newest may change."""
+    import gymnasium
+    from gymnasium.envs.registration import find_highest_version, parse_env_id
+
+    module, colon, env = name.rpartition(":")
+    if colon and not module:
+        raise ValueError(f"world gym:{name} names no module before the colon; write gym:{env}")
+    if module:
+        importlib.import_module(module)
+    if env not in gymnasium.registry:
+        space, base, version = parse_env_id(env)
+        newest = find_highest_version(space, base) if version is None else None
+        if newest is not None:
+            raise ValueError(f"world gym:{name} names no version; write gym:{name}-v{newest}")
+        gymnasium.spec(env)
 
 
 def _envs(name: str, num_envs: int, own: GymConfig) -> "VectorEnv[Any, Any, Any]":

@@ -171,6 +171,16 @@ def test_a_truncation_that_there_is_no_room_for_is_refused(settings: dict[str, o
     ("name", "settings", "error"),
     [
         ("gym", {}, "gym needs the name of an env; write e.g. gym:CartPole-v1"),
+        ("gym:CartPole", {}, "world gym:CartPole names no version; write gym:CartPole-v1"),
+        (f"gym:{HERE}:Test", {}, f"world gym:{HERE}:Test cannot be made: .*Test"),
+        (
+            "gym::CartPole-v1",
+            {},
+            "world gym::CartPole-v1 names no module before the colon; write gym:CartPole",
+        ),
+        ("gym:Cart Pole", {}, "world gym:Cart Pole cannot be made: Malformed environment ID"),
+        ("CartPole-v1", {}, r"world 'CartPole-v1' does not exist; .*; did you mean gym:CartPole-v1\?"),
+        ("godhart:small", {}, r"world 'godhart:small' does not exist; .*; did you mean goodhart\?"),
         ("gym:NoSuchThing-v9", {}, "world gym:NoSuchThing-v9 cannot be made: .*NoSuchThing"),
         (
             "gym:no_such_module:Thing-v0",
