@@ -5,6 +5,7 @@ Must not import torch: signals are taken before it is loaded.
 """
 
 import contextlib
+import math
 import signal
 import time
 import tomllib
@@ -33,6 +34,18 @@ class Place(click.Path):
         if isinstance(value, str) and "://" in value:
             return value
         return super().convert(value, param, ctx)
+
+
+class Number(click.FloatRange):
+    """A finite number, where it has bounds within them: a comparison with NaN refuses nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As text or a number; `inf` is beyond every bound."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            within = f" in the range {self._describe_range()}" if {self.min, self.max} != {None} else ""
+            self.fail(f"{value} is no finite number; use one{within}.", param, ctx)
+        return found
 
 
 PLACE: Final = Place(path_type=Path, exists=True, file_okay=False)

@@ -3,13 +3,14 @@
 Rules: torch is loaded inside the commands, after signals are taken.
 """
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import click
 
-from overwatch_rl.cli.common import C, Stop, alive_option, signals, stopping, usage_errors
+from overwatch_rl.cli.common import C, Number, Stop, alive_option, signals, stopping, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.learner.config import LearnerConfig
@@ -129,7 +130,7 @@ def _common(command: C) -> C:
 @click.option("--table", default="experience", show_default=True, help="Of the replay servers.")
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
-@click.option("--seconds", type=float, help="End after this long.")
+@click.option("--seconds", type=Number(0), help="End after this long.")
 def learner(**flags: Unpack[LearnerFlags]) -> None:
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
 
@@ -177,11 +178,11 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 @click.option("--envs", type=click.IntRange(1), help="Environments; as many as a batch has without.")
 @click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
 @click.option(
-    "--wait-s", type=click.FloatRange(0), default=300.0, show_default=True,
+    "--wait-s", type=Number(0), default=300.0, show_default=True,
     help="How long to wait for the learner to register at the orchestrator.",
 )  # fmt: skip
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
-@click.option("--seconds", type=float, help="End after this long.")
+@click.option("--seconds", type=Number(0), help="End after this long.")
 def actor(**flags: Unpack[ActorFlags]) -> None:
     """Step a world with a learner's newest weights, and append what it does to replay."""
     stop = stopping(flags["seconds"], flags["alive"])
@@ -201,7 +202,30 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
             rollouts=flags["rollouts"], is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
-        run(settings, stop.outcome)
+        with _until_over(flags, stop.outcome) as outcome:
+            run(settings, outcome)
+
+
+@contextlib.contextmanager
+def _until_over(flags: ActorFlags, stop: "Callable[[], str | None]") -> "Iterator[Callable[[], str | None]]":
+    """Whether to end, for an actor whose orchestrator is known: when its run is over, too."""
+    if flags["orchestrator"] is None:
+        yield stop
+        return
+    from overwatch_rl.actor.ending import RunEnd
+    from overwatch_rl.orchestrator.client import Calling, called
+
+    url, token = flags["orchestrator"], _orchestrator_token(flags)
+    calling = Calling(ca=flags["orchestrator_ca"], deadline_s=_TRY_S)
+
+    def state() -> str:
+        return called(url, flags["run_id"], token, lambda client: client.run(), calling).state
+
+    end = RunEnd(stop, state, lambda line: click.echo(line, err=True))
+    try:
+        yield end.outcome
+    finally:
+        end.close()
 
 
 def _config(flags: CommonFlags) -> "LearnerConfig":
@@ -315,7 +339,7 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 )  # fmt: skip
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
-@click.option("--seconds", type=float, help="End so long after the first update.")
+@click.option("--seconds", type=Number(0), help="End so long after the first update.")
 @click.option("--redis", metavar="URL", help="Redis that holds the version key; files without.")
 @click.option("--replay", metavar="URL", help="As of the learner; a replay server is started without.")
 @click.option("--replay-token", type=_FILE, help="As of the learner.")

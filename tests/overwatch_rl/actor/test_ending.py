@@ -1,0 +1,41 @@
+"""An actor ends with its run, and with nothing less."""
+
+import threading
+
+import pytest
+
+from overwatch_rl.actor import ending
+from overwatch_rl.actor.ending import RunEnd
+from overwatch_rl.orchestrator.client import OrchestratorError
+
+
+@pytest.mark.parametrize("last", ["terminated", "completed"])
+def test_an_actor_ends_when_its_run_is_over(last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while the orchestrator is away, in a pause, nor when a learner failed that may go on."""
+    monkeypatch.setattr(ending, "LOOK_S", 0.0)
+    asked: list[str | None] = []
+    lines: list[str] = []
+    is_begun = threading.Event()
+    answers = iter(["", "running", "paused", "failed", last])
+
+    def state() -> str:
+        assert is_begun.wait(60)
+        asked.append(end.outcome())
+        if not (answer := next(answers)):
+            raise OrchestratorError("no answer")
+        return answer
+
+    end = RunEnd(lambda: None, state, lines.append)
+    is_begun.set()
+    end._thread.join(60)
+
+    assert asked == [None] * 5
+    assert end.outcome() == "completed"
+    assert lines == [f"the run is {last}; this actor ends"]
+
+
+def test_an_actor_that_was_asked_to_end_is_interrupted() -> None:
+    """A signal comes before what the orchestrator answers."""
+    end = RunEnd(lambda: "interrupted", lambda: "terminated", lambda _: None)
+    assert end.outcome() == "interrupted"
+    end.close()
