@@ -4,6 +4,7 @@ Owns how a wrong name or kind of value is reported: the value, and what to use. 
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
@@ -47,9 +48,11 @@ def _read(name: str, value: object, kind: Any) -> object:
     if kind in (int, float):
         try:
             number = kind(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"{name} is {value!r}; use {'a whole' if kind is int else 'a'} number"
             ) from error
+        if not math.isfinite(number):
+            raise ValueError(f"{name} is {value!r}; use a finite number")
         return number
     return value

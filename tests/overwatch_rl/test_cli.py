@@ -1,5 +1,6 @@
 """The command: flags, ends, exit codes."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -7,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
 
 from overwatch.extras import TENSORBOARD
-from overwatch_rl.cli import Stop, main
+from overwatch_rl.cli import COMMANDS, Stop, main
 from overwatch_rl.types import Step
 from overwatch_rl.worlds import WORLDS
 from overwatch_rl.worlds.base import WorldConfig
@@ -43,6 +45,7 @@ class Breaking(Morphogenesis):
         (["--envs", "0"], "envs is 0; use 1 to 65536"),
         (["--slots", "0"], "slots is 0; use 1 to 64"),
         (["--world", "mars"], "world 'mars' does not exist; use one of "),
+        (["--lr", "nan"], "nan is no finite number"),
         (["--lr", "-1"], "learning_rate is -1.0; use a number above 0"),
         (["--updates", "0"], "updates is 0; use 1 or more"),
         (["--seconds", "0"], "seconds is 0.0; use a number above 0"),
@@ -64,6 +67,25 @@ def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str]
     assert result.exit_code == 2
     assert stated in result.output
     assert "update 1" not in result.output
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN"])
+def test_no_option_of_any_command_takes_a_number_that_is_not_finite(value: str) -> None:
+    """A comparison with NaN refuses nothing, so a range alone lets it pass."""
+    numbers = [
+        (f"{command.name} {option.opts[0]}", option.type)
+        for command in COMMANDS
+        for option in command.params
+        if isinstance(option.type, click.types.FloatParamType)
+    ]
+    passed = []
+    for name, kind in numbers:
+        with contextlib.suppress(click.BadParameter):
+            kind.convert(value, None, None)
+            passed.append(name)
+
+    assert len(numbers) > 20
+    assert passed == []
 
 
 def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ Shape letters as in `types`: N, B, S; A actions.
 """
 
 import copy
+import math
 from dataclasses import dataclass, fields
 
 import torch
@@ -63,7 +64,7 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "max_grad_norm"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
         for name in ("gamma", "epsilon", "alpha", "beta"):
             if not 0 <= getattr(self, name) <= 1:

@@ -79,12 +79,12 @@ class GRPOConfig:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip", "weight_cap", "max_grad_norm"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
         for name in ("epochs", "minibatches", "recent"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
-        if not self.reference_coef >= 0:
+        if not 0 <= self.reference_coef < math.inf:
             raise ValueError(f"reference_coef is {self.reference_coef}; use 0 or more")
 
 

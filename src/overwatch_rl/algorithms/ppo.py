@@ -111,17 +111,17 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         for name in ("logit_scale", "learning_rate", "clip", "max_grad_norm", "importance_cap"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
         for name in ("epochs", "minibatches", "anneal_updates"):
             if (getattr(self, name) or 0) < 1 and getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
         for name in ("entropy_coef", "value_coef"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
         for name in ("target_kl", "value_clip"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; use a number above 0, or leave it out")
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from overwatch_rl.cli.common import C
+from overwatch_rl.cli.common import C, Number
 
 _TLS: Final = (
     click.option(
@@ -76,49 +76,49 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--read-s",
-        type=click.FloatRange(0.01),
+        type=Number(0.01),
         default=60.0,
         show_default=True,
         help="How long the body of a request may take to arrive.",
     ),
     click.option(
         "--idle-s",
-        type=click.FloatRange(0.01),
+        type=Number(0.01),
         default=300.0,
         show_default=True,
         help="When a connection is closed that asks nothing, or does not end the head of its request.",
     ),
     click.option(
         "--lease-s",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=120.0,
         show_default=True,
         help="How long a trainer that acknowledges has a batch.",
     ),
     click.option(
         "--implicit-lease-s",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=600.0,
         show_default=True,
         help="When a batch of a trainer that cannot acknowledge counts as used.",
     ),
     click.option(
         "--env-lease-s",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=60.0,
         show_default=True,
         help="When an environment without a call loses its share, until it calls.",
     ),
     click.option(
         "--ticket-s",
-        type=click.FloatRange(1),
+        type=Number(1),
         default=60.0,
         show_default=True,
         help="The least life of a ticket.",
     ),
     click.option(
         "--retry-s",
-        type=click.FloatRange(0.01),
+        type=Number(0.01),
         default=1.0,
         show_default=True,
         help="When clients that must wait ask again.",
@@ -150,21 +150,21 @@ _ORCHESTRATOR: Final = (
     *_TLS,
     click.option(
         "--heartbeat-s",
-        type=click.FloatRange(0),
+        type=Number(0),
         default=5.0,
         show_default=True,
         help="The least time between two heartbeats of a run.",
     ),
     click.option(
         "--stale-s",
-        type=click.FloatRange(0, min_open=True),
+        type=Number(0, min_open=True),
         default=45.0,
         show_default=True,
         help="Silence after which a run is stale.",
     ),
     click.option(
         "--unresponsive-s",
-        type=click.FloatRange(0, min_open=True),
+        type=Number(0, min_open=True),
         default=135.0,
         show_default=True,
         help="Silence after which it is unresponsive.",

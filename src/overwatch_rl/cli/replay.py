@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import config_option, usage_errors
+from overwatch_rl.cli.common import Number, config_option, usage_errors
 from overwatch_rl.cli.services import cannot_begin
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     help="Calls at a time, streams among them.",
 )  # fmt: skip
 @click.option(
-    "--max-wait-s", type=click.FloatRange(0.01), default=60.0, show_default=True,
+    "--max-wait-s", type=Number(0.01), default=60.0, show_default=True,
     help="How long a call waits for a table, if it has no earlier deadline.",
 )  # fmt: skip
 @click.option("--run-id", help="The run that the server reports to; made up without.")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import PLACE, alive_option, config_option, signals, stopping, usage_errors
+from overwatch_rl.cli.common import (
+    PLACE,
+    Number,
+    alive_option,
+    config_option,
+    signals,
+    stopping,
+    usage_errors,
+)
 from overwatch_rl.cli.options import options, orchestrator_options
 
 if TYPE_CHECKING:
@@ -75,10 +83,10 @@ def cannot_begin(error: OSError, folder: Path) -> str:
 @click.option("--handlers", type=int, default=3, show_default=True, help="Processes that sample.")
 @click.option("--groups", type=int, default=32, show_default=True, help="Prompts of a batch.")
 @click.option("--group-size", type=int, default=8, show_default=True, help="Answers to each.")
-@click.option("--lr", type=float, help="Learning rate.")
+@click.option("--lr", type=Number(), help="Learning rate.")
 @click.option("--minibatches", type=int, help="Optimiser steps a pass.")
 @click.option("--epochs", type=int, help="Passes over each batch.")
-@click.option("--reference-coef", type=float, help="Weight of the divergence from the base model.")
+@click.option("--reference-coef", type=Number(), help="Weight of the divergence from the base model.")
 @click.option(
     "--max-staleness", type=int, default=1, show_default=True,
     help="Updates by which an answer may be older than the policy that learns from it.",
@@ -102,7 +110,9 @@ def cannot_begin(error: OSError, folder: Path) -> str:
 )
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option(
-    "--peak-flops", type=float, help="Operations a second that the device can do; `mfu` is reported with it."
+    "--peak-flops",
+    type=Number(),
+    help="Operations a second that the device can do; `mfu` is reported with it.",
 )
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 import click
 
 from overwatch_rl.algorithms import OWN_SETTINGS
-from overwatch_rl.cli.common import PLACE, alive_option, config_option, signals, stopping, usage_errors
+from overwatch_rl.cli.common import (
+    PLACE,
+    Number,
+    alive_option,
+    config_option,
+    signals,
+    stopping,
+    usage_errors,
+)
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
@@ -74,16 +82,16 @@ def _own_settings(command: Command) -> Command:
 )
 @_own_settings
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
-@click.option("--seconds", type=float, help="End after this long, at the next step.")
+@click.option("--seconds", type=Number(0), help="End after this long, at the next step.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same numbers.")
-@click.option("--lr", type=float, help="Learning rate; the world's preset without.")
+@click.option("--lr", type=Number(), help="Learning rate; the world's preset without.")
 @click.option("--epochs", type=int, help="Passes over each batch; the world's preset without.")
 @click.option("--minibatches", type=int, help="Optimiser steps a pass; the world's preset without.")
 @click.option("--steps", type=int, help="Steps of every env an update; the world's preset without.")
 @click.option("--network", help="The policy's network; the world's preset without.")
 @click.option("--device", help="auto, cpu, cuda or cuda:1; the world's preset without.")
-@click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
-@click.option("--gamma", type=float, help="Discount of one step; the world's preset without.")
+@click.option("--target-kl", type=Number(), help="Stop an update early above 1.5 times this; off without.")
+@click.option("--gamma", type=Number(), help="Discount of one step; the world's preset without.")
 @click.option("--anneal-updates", type=int, help="The learning rate falls to 0 over so many; kept without.")
 @click.option(
     "--normalise-observations/--no-normalise-observations", default=None,
@@ -399,7 +407,7 @@ def _kept_goodhart(folder: Path | str) -> "tuple[PPO, GoodhartConfig]":
 @click.argument("folder", type=PLACE)
 @click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
-@click.option("--rate", type=click.FloatRange(0.1), default=8.0, show_default=True, help="Steps a second.")
+@click.option("--rate", type=Number(0.1), default=8.0, show_default=True, help="Steps a second.")
 @click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
 def play(folder: Path | str, steps: int, seed: int, rate: float, gif: Path | None) -> None:
     """Show what an agent of the goodhart policy in FOLDER sees and does."""

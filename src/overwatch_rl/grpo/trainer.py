@@ -5,6 +5,7 @@ their version is stated, so that a trainer that was killed before gets the batch
 here or in the algorithm and handed to one reporter. Must not know HTTP, the task's words or who started it.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class LoopConfig:
         for name in ("updates", "judge_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
-        if self.peak_flops is not None and not self.peak_flops > 0:
+        if self.peak_flops is not None and not 0 < self.peak_flops < math.inf:
             raise ValueError(f"peak_flops is {self.peak_flops}; use a number above 0")
 
 
@@ -117,7 +118,7 @@ class GrpoTrainer:
             if taken is None:
                 outcome = stop() or outcome
                 break
-            with self._reporter.phase("advantage"):
+            with self._reporter.phase("prepare"):
                 answers = self._decoded(taken)
             if answers is None:
                 # Versions count batches: the server waits for one with each.

@@ -32,7 +32,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 class Section(BaseModel):
     """A part of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Batching(Section):

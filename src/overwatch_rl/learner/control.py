@@ -11,6 +11,7 @@ orchestrator that is away stops nothing. Must not know torch, nor how an algorit
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -294,7 +295,7 @@ class AttendSettings:
 
     def __post_init__(self) -> None:
         for name in ("heartbeat_s", "last_s"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name):g}; use a number above 0")
 
 

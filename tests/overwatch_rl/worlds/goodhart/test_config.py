@@ -34,7 +34,7 @@ def test_a_part_changes_the_defaults_and_a_setting_changes_the_part() -> None:
         ({"horizon": 0}, "horizon is 0; use 1 to"),
         ({"move_cost": -1}, "move_cost is -1.0; use 0 or more"),
         ({"start_energy": 0}, "start_energy is 0.0; use a number above 0"),
-        ({"reward_scale": "nan"}, "reward_scale is nan; use a number above 0"),
+        ({"reward_scale": "nan"}, "reward_scale is .nan.; use a finite number"),
         ({"poison_interest": 1.5}, "poison_interest is 1.5; use 0 to 1"),
         ({"min_food": 9, "max_food": 8}, "min_food is 9 and max_food is 8"),
         ({"size": 11, "max_food": 100}, "leave no room in 121 cells"),
