@@ -26,6 +26,7 @@ from overwatch.snapshot import Service as ServiceView
 from overwatch.state.run import RunState
 from overwatch.state.services import Amount, Service
 from overwatch.state.services import Tally as Counted
+from overwatch.state.sources import holder_of
 
 _ROWS: Final = {row.name: place for place, row in enumerate(chain.from_iterable(map(of_scope, SERVICES)))}
 
@@ -167,7 +168,7 @@ def _scope(service: Service) -> Scope | None:
 
 
 def _line(state: RunState, service: Service, scope: Scope, judged: Judged) -> ServiceView:
-    age_s = max(0.0, (judged.assessment.tick - service.stamp) / 1e9)
+    age_s = max(0.0, (_now(state, judged) - service.stamp) / 1e9)
     parts, bound = words_of(scope, service, state), judged.beside.get(service.name)
     return ServiceView(
         name=safe(service.name),
@@ -176,6 +177,13 @@ def _line(state: RunState, service: Service, scope: Scope, judged: Judged) -> Se
         parts=tuple(safe(part) for part in parts),
         bound=None if bound is None else bound_view(bound),
     )
+
+
+def _now(state: RunState, judged: Judged) -> int:
+    """The tick; of a run that is over, its end: no process has to report after that."""
+    key = None if state.finished is None else holder_of(state.sources)
+    tick = judged.assessment.tick
+    return tick if key is None else min(tick, state.sources[key].stamp)
 
 
 def _status(service: Service, judged: Judged, age_s: float) -> str:

@@ -47,7 +47,8 @@ class Manager:
 
         Raises `ValueError` when nothing can be written there, or another training writes there.
         """
-        self.place = place
+        # Absolute, so that each process that reads the path of a checkpoint finds it.
+        self.place = place if is_remote(place) else Path(place).absolute()
         self.skipped = 0
         """Saves that came while one was under way."""
         self._after = after

@@ -92,7 +92,9 @@ class Rates:
         self._steps += steps
 
     def mark(self, now: float) -> dict[str, float | None]:
-        """The three rates; `None` where no time has passed."""
+        """The three rates; `None` where no time has passed, none of them where nothing was ever stepped."""
+        if not self._steps:
+            return {}
         self._marks.append((now, self._steps))
         (before, steps), (oldest, fewest) = self._marks[-2], self._marks[0]
         spans = {

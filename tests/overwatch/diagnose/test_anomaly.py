@@ -107,7 +107,9 @@ FIRES: dict[str, tuple[list[Event], str, str]] = {
 QUIET: dict[str, list[Event]] = {
     "crashed": [*NORMAL, fakes.crashed(START_NS + 1, 0), fakes.envs(START_NS + 2, [0], reward=[0.0])],
     "non_finite": [*NORMAL, fakes.non_finite(START_NS + 1, "overwatch.policy.loss")],
-    "slow_step": NORMAL,
+    "slow_step": [
+        fakes.envs(START_NS, IDS[:3], index=1, step_time=[0.5, 0.01, 0.01])
+    ],  # of three none is usual
     "slow_lane": [fakes.envs(START_NS, IDS, index=1, step_time=[0.011, *[0.01] * 7], lane=LANES)],  # type: ignore[list-item]  # lanes are words
     "silent": [*NORMAL, *LATER[:9]],
     "reward_collapse": _episodes(-3.0, -3.0, 1.0, 1.0, 1.0),
