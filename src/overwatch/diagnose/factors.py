@@ -67,8 +67,6 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 LEAST_ENVS: Final = 8
 """Fewer envs have no usual length of a streak to differ from, and no distribution to stand out from."""
-LEAST_TIMED: Final = 4
-"""Fewer envs with a step time have no usual one: of two or three the median is that of one env or another."""
 RARE: Final = 12.0
 """Means beyond 2 ln N: an exponential tail reaches that in no run."""
 
@@ -131,7 +129,7 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         return None
     # One may be slow; or all have been, since this second began.
     pace = pace_of(fleet.state)
-    if pace.median is None or pace.median <= 0 or np.isfinite(fleet.step_time).sum() < LEAST_TIMED:
+    if pace.median is None or pace.median <= 0:
         return None
     times = fleet.step_time / pace.median
     slow = np.isfinite(times) & (times >= limits.slow_step)
