@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import overwatch.sdk
+from overwatch.events import PhaseEnded
 from tests.overwatch.sdk.sink import Sink, http_sink, spans_of
 
 
@@ -47,23 +48,30 @@ def test_spans_of_its_own_are_sent_and_accounted_for(sink: Sink) -> None:
 def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
     sink: Sink, numbers: tuple[int | None, ...]
 ) -> None:
-    """Also the first one; what has no number is counted. The turn that led to none bears none."""
+    """Also the first one; what has no number is counted. What led to none is the end, and bears none.
+
+    A phase that is reported as a fact is of the same turn as those around it.
+    """
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     for number in numbers:
         for phase in ("collect", "learn"):
             with run.phase(phase):
                 time.sleep(0.001)
+        run.fact(PhaseEnded(at=time.time_ns(), phase="env_wait", duration_s=0.0005))
         run.update(update=number, kl_divergence=0.01)
         assert run.flush(10.0)
     with run.phase("checkpoint"):
         pass
     assert run.close(5.0).delivered
     spans = spans_of(sink)
-    loops = [span for span in spans if span.name == "rl.loop"]
+    loops = [span for span in spans if not span.parent_span_id]
     reported = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
+    assert [span.name for span in loops] == ["rl.loop"] * 3 + ["shutdown"]
     assert [_update_of(span) for span in loops] == [*reported, None]
     assert len({span.trace_id for span in loops}) == 4
-    for loop, names in zip(loops, [["rl.sample", "rl.train"]] * 3 + [["checkpoint"]], strict=True):
+    for loop, names in zip(
+        loops, [["rl.sample", "rl.train", "env_wait"]] * 3 + [["checkpoint"]], strict=True
+    ):
         below = [span for span in spans if span.parent_span_id == loop.span_id]
         assert [span.name for span in below] == names
         assert {(span.trace_id, _update_of(span)) for span in below} == {(loop.trace_id, _update_of(loop))}
