@@ -6,6 +6,8 @@ from overwatch.events import (
     CheckpointSaved,
     CommandApplied,
     PhaseEnded,
+    RunFinished,
+    RunStarted,
     RunStateChanged,
     Tallied,
     TallySeries,
@@ -141,3 +143,28 @@ def test_a_dry_queue_is_a_starved_learner() -> None:
     judged = assess(reported.state, Assessment(), reported.state.last_stamp)
     assert judged.bound is not None
     assert judged.bound.state == "LEARNER-BOUND"
+
+
+def test_services_of_a_run_that_ended_are_as_old_as_they_were_at_its_end() -> None:
+    """Nobody has to report after that; one that was silent by then stays so."""
+    reported = Reported().gauges("replay", 0.0, items=3.0)
+    for second in (0.0, 60.0):
+        reported.gauges("actor", second, weights_version=1.0).gauges("learner", second, weights_version=2.0)
+    reported.report("learner", RunFinished(at=at(61), outcome="completed"))
+    found = lines(reported, later_s=840.0)
+
+    assert {name: line.status for name, line in found.items()} == {
+        "replay": "silent", "actor": "ok", "learner": "ok",
+    }  # fmt: skip
+    assert (found["replay"].age_s, found["actor"].age_s) == (61.0, 1.0)
+
+
+def test_the_envs_of_a_run_are_those_of_all_its_actors() -> None:
+    """A learner and servers have none; each actor its own."""
+    reported = Reported()
+    for role, rank, envs in (("actor", 0, 64), ("actor", 1, 64), ("learner", 0, None), ("replay", 0, None)):
+        reported.report(role, RunStarted(at=at(0), n_envs=envs), rank=rank)
+    assert reported.state is not None
+    judged = assess(reported.state, Assessment(), reported.state.last_stamp)
+
+    assert project(reported.state, judged, View()).run.n_envs == 128
