@@ -1,7 +1,6 @@
 """A run in the formats of other programs: tables as CSV or Parquet, OpenMetrics, TensorBoard.
 
-Owns which formats there are and what each is made of. A file is there whole or not at all.
-
+Owns which formats there are and what each is made of.
 OpenMetrics 1.0 with times is what `promtool tsdb create-blocks-from openmetrics` reads: samples of a series
 stand in order of time, each time once; of two values at one time the later one counts.
 
@@ -11,12 +10,11 @@ length, a masked CRC-32C of that, the message, a masked CRC-32C of it. Of a mess
 policy's number is the update, that of a machine's the second of the run.
 """
 
+import io
 import math
-import os
 import struct
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +28,7 @@ from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.catalog import Kind, Scope, label_name, name_of, plain_name, prometheus_name
 from overwatch.extras import PARQUET
 from overwatch.otlp.protobuf import varint
+from overwatch.output import output
 from overwatch.serve.metrics_text import labels_text
 from overwatch.serve.prometheus import RUN_LABEL
 
@@ -80,11 +79,12 @@ def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics")
 @contextmanager
 def _text(out: Path) -> Iterator[IO[str]]:
     """A text file; `-` is standard output."""
-    if str(out) == "-":
-        yield sys.stdout
-        return
-    with whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
-        yield file
+    with output(out) as stream:
+        file = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+        try:
+            yield file
+        finally:
+            file.detach()
 
 
 def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
@@ -139,26 +139,9 @@ def _parquet(run_history: RunHistory, out: Path, table: str) -> int:
         "began": datetime.fromtimestamp(run_history.began, UTC).isoformat(),
     }
     made = pa.Table.from_arrays(arrays, names=list(wanted), metadata=about)
-    with whole(out) as part:
-        parquet.write_table(made, part)
+    with output(out) as stream:
+        parquet.write_table(made, stream)
     return int(made.num_rows)
-
-
-@contextmanager
-def whole(out: Path) -> Iterator[Path]:
-    """Where to write; what was written takes its name at the end, or goes. Raises `AnalyseError`."""
-    if out.is_dir():
-        raise AnalyseError(f"{out} is a folder; name a file")
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        part.replace(out)
-    except OSError as error:
-        raise AnalyseError(f"{out} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 class Sample(NamedTuple):
@@ -253,7 +236,7 @@ def _tensorboard(run_history: RunHistory, out: Path) -> int:
         raise AnalyseError(f"tensorboard needs a folder of its own; {out} is none")
     file = out / f"events.out.tfevents.{int(run_history.began)}.overwatch"
     values = 0
-    with whole(file) as part, part.open("wb") as stream:
+    with output(file) as stream:
         stream.write(record(_double(1, run_history.began) + _bytes(3, _VERSION)))
         for one in moments(run_history):
             pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in one.values.items())

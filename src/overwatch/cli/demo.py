@@ -24,6 +24,7 @@ from overwatch.cli.streams import has_terminal
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.extras import RL, TUI
+from overwatch.output import write_output
 from overwatch.snapshot import Reading, Snapshot
 
 HEADLESS_SECONDS: Final = 60.0
@@ -202,7 +203,7 @@ def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Program, out:
 
 def _keep_page(endpoints: Endpoints, out: Path) -> None:
     """Keep the numbers of a run, which are on the page while it lives."""
-    (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
+    write_output(out / "metrics.prom", fetch(f"{endpoints.metrics}/metrics"))
 
 
 def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:
@@ -246,7 +247,7 @@ def _cell(reading: Reading) -> str:
 def write_summary(out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program) -> int:
     """Write and print how it went; 0 when a policy was seen training and both children ended well."""
     summary = _summary(out, snapshot, trainer, collector)
-    (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    write_output(out / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if snapshot is not None:
         counts = f"{summary['updates']:.0f} updates, {summary['episodes']:.0f} episodes"
         click.echo(f"run {summary['run_id']}: {counts}  {_pulse(snapshot)}")

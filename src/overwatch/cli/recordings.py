@@ -119,15 +119,15 @@ def patience(path: Path, recorded: "Input") -> Iterator[None]:
 
 
 def write(text: str, out: Path | None) -> None:
-    """Print, or write a file whole."""
-    if out is None:
+    """Print, or write a file."""
+    if out is None or str(out) == "-":
         with until_unread():
             click.echo(text)
         return
-    from overwatch.analyse.export import whole
+    from overwatch.output import write_output
 
-    with bad_input(), whole(out) as part:
-        part.write_text(text + "\n", encoding="utf-8")
+    with bad_input():
+        write_output(out, (text + "\n").encode())
 
 
 @click.command(short_help="Write a recording as one HTML page.")
@@ -157,7 +157,7 @@ def report(path: Path, out: Path | None, run_id: str | None) -> None:
         with patience(path, recorded):
             text = written(run_history, kept(recorded, run_history))
         where = out or Path(_file_name(run_history.run.run_id))
-        write(text, None if str(where) == "-" else where)
+        write(text, where)
     if str(where) != "-":
         click.echo(f"{where}: {len(text) // 1024:,} KiB")
 

@@ -30,6 +30,7 @@ from textual.worker import Worker
 
 from overwatch import discovery
 from overwatch.feeds.live import AckError, Connection, Listed, Live, Update
+from overwatch.output import write_output
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.commands import click, paste, press, wheel
@@ -241,13 +242,12 @@ class OverwatchApp(App[int]):
         run_id = "nothing" if shown is None else shown.run.run_id
         plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in run_id)[:64]
         path = Path(f"overwatch-{plain}-{time.strftime('%H%M%S')}.svg" if file == "auto" else file)
+        path = path.expanduser()
         try:
-            path.expanduser().write_text(
-                svg(self.canvas.lines, self._area.width, self._look), encoding="utf-8"
-            )
+            write_output(path, svg(self.canvas.lines, self._area.width, self._look).encode())
         except OSError as error:
-            return f"cannot write {path}: {error.strerror}"
-        return f"written: {path.expanduser().absolute()}"
+            return str(error)
+        return f"written: {path.absolute()}"
 
     def _list_soon(self) -> None:
         # A function: what is replaced before it began must not be a coroutine that was never awaited.

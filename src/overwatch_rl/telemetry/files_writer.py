@@ -22,6 +22,7 @@ from typing import Any, Final, assert_never
 import msgspec
 import numpy as np
 
+from overwatch.output import write_output
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 
 LOST: Final = "lost"
@@ -72,7 +73,7 @@ class Lines:
 
     def __init__(self, path: Path, kept: str) -> None:
         """Begin with `kept`, replacing what was there as a whole."""
-        _replace(path, kept)
+        write_output(path, kept.encode())
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def write(self, text: str | bytes) -> None:
@@ -152,12 +153,6 @@ class Events:
 def _is_kept(row: dict[str, Any], by: str, done: int) -> bool:
     """Whether it is whole, and of what stays."""
     return None not in row.values() and None not in row and row[by].isdecimal() and int(row[by]) <= done
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
 
 
 def episodes(block: SharedBlock, note: RollOut) -> list[dict[str, Any]]:
@@ -241,9 +236,7 @@ class Book:
             "dropped": {**(self._dropped if dropped is None else dropped), "rows_without_room": self._failed},
             "last": self._last,
         }
-        _replace(
-            self._folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n"
-        )
+        write_output(self._folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
 
     def _roll(self, block: SharedBlock, note: RollOut) -> None:
         self._steps = note.first_step + block.pieces["terminated"].shape[0] - 1

@@ -184,7 +184,7 @@ def test_copy_and_screenshot_reach_the_terminal(tmp_path: Path) -> None:
             for letter in f"screenshot {target}":
                 press(pilot.app.session, letter, letter, 0.0)  # type: ignore[attr-defined]  # our own app
             await pilot.press("enter")
-            await _shows(pilot, "written: " if target is file else "cannot write")
+            await _shows(pilot, "written: " if target is file else "cannot be written")
         assert "<svg" in file.read_text()
 
     _run(steps)

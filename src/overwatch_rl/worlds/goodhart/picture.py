@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from torch import Tensor
 
+from overwatch.output import output
 from overwatch_rl.worlds.goodhart.cells import FOOD, POISON
 
 AGENT: Final = "@"
@@ -65,10 +66,7 @@ def beside(frames: Sequence[np.ndarray]) -> np.ndarray:
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
     """Write one picture, in the format of the file's name; raises `ValueError` where it cannot be."""
-    try:
-        _pillow(path).fromarray(pixels).save(path)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
+    _save(path, _pillow(path).fromarray(pixels))
 
 
 def write_gif(path: Path, frames: Sequence[np.ndarray]) -> None:
@@ -76,7 +74,19 @@ def write_gif(path: Path, frames: Sequence[np.ndarray]) -> None:
     if not frames:
         raise ValueError(f"{path} needs a frame or more")
     first, *rest = map(_pillow(path).fromarray, frames)
-    first.save(path, save_all=True, append_images=rest, duration=_FRAME_MS, loop=0)
+    _save(path, first, save_all=True, append_images=rest, duration=_FRAME_MS, loop=0)
+
+
+def _save(path: Path, image: Any, **options: Any) -> None:
+    """Write in the format of the file's name, which Pillow has where it can be read; raises `ValueError`."""
+    kind = _pillow(path).registered_extensions().get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path} has no ending of a picture; name it e.g. {path.stem}.png")
+    try:
+        with output(path) as stream:
+            image.save(stream, format=kind, **options)
+    except OSError as error:
+        raise ValueError(f"{error}; name another file") from error
 
 
 def _enlarged(pixels: np.ndarray) -> np.ndarray:
