@@ -170,7 +170,7 @@ def test_what_is_copied_is_what_is_open_without_its_box() -> None:
 
 
 def test_copy_and_screenshot_reach_the_terminal(tmp_path: Path) -> None:
-    """The clipboard gets the text; the file the picture; a folder that is not there is reported."""
+    """The clipboard gets the text; the file the picture; a place that is no file is reported."""
     from tests.overwatch.tui.test_app import Desk, Pilot, _opened, _run, _shows
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
@@ -179,7 +179,7 @@ def test_copy_and_screenshot_reach_the_terminal(tmp_path: Path) -> None:
         await _shows(pilot, "copied")
         assert pilot.app.clipboard.startswith("env 17")
         file = tmp_path / "shot.svg"
-        for target in (file, tmp_path / "none" / "shot.svg"):
+        for target in (file, file / "shot.svg"):
             await pilot.press("colon")
             for letter in f"screenshot {target}":
                 press(pilot.app.session, letter, letter, 0.0)  # type: ignore[attr-defined]  # our own app
