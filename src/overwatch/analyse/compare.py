@@ -11,6 +11,7 @@ together, to the same side, in it and in the blocks after it, `HOLD` in all. Pur
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -19,8 +20,11 @@ import msgspec
 import numpy as np
 
 from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
-from overwatch.analyse.effect import Effect, Floats, effect, noise
+from overwatch.analyse.effect import NEEDS, Effect, Floats, Verdict, effect, noise
+from overwatch.analyse.findings import SEVERITIES
 from overwatch.analyse.run_history import AnalyseError, RunHistory
+from overwatch.catalog.durations import duration
+from overwatch.catalog.titles import title
 
 MOST_RUNS: Final = 16
 BLOCKS: Final = 40
@@ -29,6 +33,7 @@ NEEDS_BLOCKS: Final = 6
 """Blocks that are needed to know a curve's noise."""
 APART: Final = 5.0
 HOLD: Final = 3
+_MOST_NAMED: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +165,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many there were, by the worst severity of each."""
     codes: dict[str, float]
     """When each kind of finding was first true, seconds since the run began."""
+    severities: dict[str, str]
+    """The worst severity of each kind."""
 
     @property
     def ending(self) -> str:
@@ -177,6 +184,8 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     divergence: Divergence
     aligned: int
     """Places that both have."""
+    enough: float | None
+    """The least share at their end that has values enough for a verdict; `None` where all have too few."""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +201,20 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the runs, the first left out; those without this number too."""
 
 
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """What to know first of one run beside the first run."""
+
+    place: int
+    severity: str
+    """Of what is worse in this run: critical, warning, ok where it is only better, else info."""
+    findings: str
+    """How they ended where that differs, and findings that only one of them has, or has worse."""
+    parting: str
+    """Where they part first, and in what."""
+    verdicts: str
+    """How many numbers are worse and better, and why others have no verdict."""
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Runs beside one another."""
 
@@ -201,6 +224,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, tuple[str | None, ...]]
     """What was not set the same, by name: a value a run, `None` where it has none."""
     metrics: tuple[Compared, ...]
+    headlines: tuple[Headline, ...] = ()
+    """In the order of the runs, the first left out."""
 
 
 class Parted(NamedTuple):
@@ -224,13 +249,15 @@ def compare(histories: Sequence[RunHistory], config: CompareConfig) -> Compariso
             direction = direction_of(first, curve)
             against = tuple(_against(curve, other, place, direction, config) for place, other in found)
             metrics.append(_compared(first, name, curve, against))
-    return Comparison(
+    comparison = Comparison(
         align=config.align,
         last=config.last,
         runs=tuple(map(_reported, histories)),
         config=differences(histories),
         metrics=tuple(metrics),
     )
+    headlines = tuple(_headline(comparison, place) for place in range(1, len(histories)))
+    return msgspec.structs.replace(comparison, headlines=headlines)
 
 
 def numbers(run_history: RunHistory) -> dict[str, Curve]:
@@ -284,13 +311,111 @@ def alike_until(comparison: Comparison, place: int) -> float | None:
     return min(known) if known and len(known) == len(untils) else None
 
 
+def letter(place: int) -> str:
+    """What a run of a comparison is called: the first `A`."""
+    return chr(ord("A") + place)
+
+
+def place_text(at: float, comparison: Comparison) -> str:
+    """A place on the axis, for a person."""
+    return duration(at) if comparison.align == "time" else f"{at:,.6g}"
+
+
+def _headline(comparison: Comparison, place: int) -> Headline:
+    first, run = comparison.runs[0], comparison.runs[place]
+    only_a, only_b = _worse_than(first, run), _worse_than(run, first)
+    verdicts = [
+        one.effect.verdict for metric in comparison.metrics for one in metric.against if one.place == place
+    ]
+    levels = [run.severities[code] for code in only_b] + ["critical"] * ("worse" in verdicts)
+    is_better = bool(only_a) or "better" in verdicts
+    severity = max(levels, key=SEVERITIES.index) if levels else "ok" if is_better else "info"
+    ended = (
+        ""
+        if first.outcome == run.outcome
+        else (f"A {first.outcome or 'not ended'}, {letter(place)} {run.outcome or 'not ended'}. ")
+    )
+    alone = [f"Only in {name}: {_kinds(of, codes)}." for name, of, codes in
+             (("A", first, only_a), (letter(place), run, only_b)) if codes]  # fmt: skip
+    same = "The same findings in both." if run.severities else "No findings in either."
+    return Headline(
+        place=place,
+        severity=severity,
+        findings=ended + (" ".join(reversed(alone)) or same),
+        parting=_parting(comparison, place),
+        verdicts=_verdicts(comparison, place, verdicts),
+    )
+
+
+def _worse_than(run: RunReport, other: RunReport) -> list[str]:
+    """Kinds of warnings and criticals that are worse in a run than in the other; the worst first."""
+
+    def rank(of: RunReport, code: str) -> int:
+        return SEVERITIES.index(of.severities.get(code, "info"))
+
+    codes = [code for code in run.codes if rank(run, code) > max(1, rank(other, code))]
+    return sorted(codes, key=lambda code: -rank(run, code))
+
+
+def _kinds(run: RunReport, codes: Sequence[str]) -> str:
+    named = [
+        f"{title(code)} ({run.severities[code]}, from {duration(max(0.0, run.codes[code]))}"
+        + (", open at the end)" if code in run.open_at_end else ")")
+        for code in codes[:_MOST_NAMED]
+    ]
+    more = f" and {len(codes) - _MOST_NAMED} more" if len(codes) > _MOST_NAMED else ""
+    return ", ".join(named) + more
+
+
+def _parting(comparison: Comparison, place: int) -> str:
+    found = [one for one in partings(comparison) if one.against.place == place]
+    begun = [one.metric.label for one in found if one.against.divergence.from_start]
+    later = [one for one in found if not one.against.divergence.from_start]
+    until = alike_until(comparison, place)
+    words = []
+    if begun:
+        words.append(f"from the start in {', '.join(begun[:_MOST_NAMED])}")
+    if later:
+        where = f"{comparison.align} {place_text(later[0].at[0], comparison)}"
+        others = ", ".join(one.metric.label for one in later[1:_MOST_NAMED])
+        words.append(f"at {where} in {later[0].metric.label}" + (f", then {others}" if others else ""))
+    unknown = {one.divergence.why for metric in comparison.metrics for one in metric.against
+               if one.place == place and one.divergence.why}  # fmt: skip
+    same = "" if until is None else f"The same to the bit up to {place_text(until, comparison)}. "
+    if found:
+        return f"{same}{letter(place)} parts from A {'; '.join(words)}."
+    if unknown:
+        return f"{same}Where {letter(place)} parts from A is not known: {min(unknown)}."
+    return f"{same}No number of {letter(place)} leaves the noise of both runs."
+
+
+def _verdicts(comparison: Comparison, place: int, verdicts: Sequence[Verdict]) -> str:
+    """Count them; where some have none, the most frequent reason and the share that has values enough."""
+    none = [one for metric in comparison.metrics for one in metric.against
+            if one.place == place and one.effect.verdict == "no verdict"]  # fmt: skip
+    words = []
+    if len(none) < len(verdicts):
+        worse, better = verdicts.count("worse"), verdicts.count("better")
+        words.append(f"{worse} numbers worse than in A, {better} better")
+    if none:
+        (why, _), *_ = Counter(one.effect.why for one in none).most_common(1)
+        shares = [one.enough for one in none if one.enough is not None and one.enough > comparison.last]
+        advice = f"; try --last {max(shares):g}" if shares else ""
+        words.append(f"No verdict on {len(none)} numbers: {why}{advice}")
+    return ". ".join(words) + "." if words else "No number is in both."
+
+
 def _against(base: Curve, curve: Curve, place: int, direction: str | None, config: CompareConfig) -> Against:
     pair = aligned(base, curve, config.align)
     low, high = (pair.x[0], pair.x[-1]) if len(pair.x) else (0.0, 0.0)
     late = pair.x >= high - config.last * (high - low)
     parting = divergence(pair)
     reported = effect(pair.a[late], pair.b[late], direction, parted=parting.parted is not None)
-    return Against(place=place, effect=reported, divergence=parting, aligned=len(pair.x))
+    known = pair.x[np.isfinite(pair.a) & np.isfinite(pair.b)]
+    enough = None
+    if len(known) >= NEEDS and high > low:
+        enough = max(0.01, math.ceil(100 * (high - known[-NEEDS]) / (high - low)) / 100)
+    return Against(place=place, effect=reported, divergence=parting, aligned=len(pair.x), enough=enough)
 
 
 def _compared(run_history: RunHistory, name: str, curve: Curve, against: tuple[Against, ...]) -> Compared:
@@ -312,10 +437,13 @@ def _reported(run_history: RunHistory) -> RunReport:
     counters = run_history.last.counters
     counts: dict[str, int] = {}
     codes: dict[str, float] = {}
+    severities: dict[str, str] = {}
     stood = [one for one in run_history.found.standing if one.severity != "info"]
     for found in run_history.findings:
         counts[found.severity] = counts.get(found.severity, 0) + 1
-        codes.setdefault(found.finding.code, round(found.since, 3))
+        code = found.finding.code
+        codes.setdefault(code, round(found.since, 3))
+        severities[code] = max(severities.get(code, "info"), found.severity, key=SEVERITIES.index)
     return RunReport(
         run=run_history.run.run_id,
         path=str(run_history.path),
@@ -327,4 +455,5 @@ def _reported(run_history: RunHistory) -> RunReport:
         seconds=round(run_history.length, 3),
         findings=counts,
         codes=codes,
+        severities=severities,
     )

@@ -10,8 +10,10 @@ from overwatch.analyse.compare import (
     RunReport,
     alike_until,
     along,
+    letter,
     numbers,
     partings,
+    place_text,
 )
 from overwatch.analyse.effect import Verdict, change
 from overwatch.analyse.page import (
@@ -33,13 +35,7 @@ from overwatch.catalog.durations import duration
 from overwatch.catalog.titles import title
 
 _SERIES: Final = 6
-_MOST_PARTED: Final = 6
 _MOST_LISTED: Final = 8
-
-
-def letter(place: int) -> str:
-    """What a run of a comparison is called: the first `A`."""
-    return chr(ord("A") + place)
 
 
 def compare_page(histories: Sequence[RunHistory], comparison: Comparison) -> str:
@@ -47,7 +43,7 @@ def compare_page(histories: Sequence[RunHistory], comparison: Comparison) -> str
     return page(
         " · ".join(run.run for run in comparison.runs) + " · Overwatch",
         tag("header", tag("h1", " and ".join(dict.fromkeys(run.run for run in comparison.runs)))),
-        _banner(comparison),
+        _banners(comparison),
         _runs(comparison),
         _settings(comparison),
         _verdicts(comparison),
@@ -61,29 +57,15 @@ def compare_page(histories: Sequence[RunHistory], comparison: Comparison) -> str
     )
 
 
-def _banner(comparison: Comparison) -> Markup:
-    """Where they part first, and how many numbers got better or worse."""
-    found = [one for one in partings(comparison) if not one.against.divergence.from_start]
-    words = [one.effect.verdict for metric in comparison.metrics for one in metric.against]
-    worse, better = words.count("worse"), words.count("better")
-    severity = "critical" if worse else "ok" if better else "info"
-    if found:
-        first = found[0]
-        others = ", ".join(one.metric.label for one in found[1:_MOST_PARTED])
-        where = f"{comparison.align} {_place(first.at[0], comparison)}"
-        head = f"{letter(first.against.place)} parts from A at {where}: {first.metric.label}"
-        head += f", then {others}" if others else ""
-    else:
-        head = "No number leaves the noise of the runs."
-    untils = [(place, alike_until(comparison, place)) for place in range(1, len(comparison.runs))]
-    alike = [f"A and {letter(place)} are the same to the bit up to {_place(until, comparison)}. "
-             for place, until in untils if until is not None]  # fmt: skip
-    rest = f"{''.join(alike)}{worse} numbers are worse than in A, {better} better."
-    return tag("div", tag("b", head), tag("p", rest), class_=f"card banner {severity}")
-
-
-def _place(at: float, comparison: Comparison) -> str:
-    return duration(at) if comparison.align == "time" else number(at)
+def _banners(comparison: Comparison) -> Markup:
+    """What to know first of each run."""
+    return join(
+        tag(
+            "div", tag("b", one.findings), tag("p", one.parting), tag("p", one.verdicts),
+            class_=f"card banner {one.severity}",
+        )
+        for one in comparison.headlines
+    )  # fmt: skip
 
 
 def _runs(comparison: Comparison) -> Markup:
@@ -144,7 +126,7 @@ def _verdict(metric: Compared, against: Against, comparison: Comparison) -> tupl
     why = tag("span", f" {effect.why}", class_="muted") if effect.why else Markup("")
     where = "–"
     if parting.parted is not None:
-        where = "from the start" if parting.from_start else _place(parting.parted[0], comparison)
+        where = "from the start" if parting.from_start else place_text(parting.parted[0], comparison)
         where += f" ({parting.times_noise:,.1f}× noise)" if (parting.times_noise or 0) < 1e6 else ""
     return (
         tag("td", metric.label, class_="nw"),
@@ -190,6 +172,8 @@ def compare_text(comparison: Comparison) -> Iterator[str]:
     for place, run in enumerate(comparison.runs):
         yield f"{letter(place)}  {_run_line(run)}"
     yield ""
+    for one in comparison.headlines:
+        yield from (one.findings, one.parting, one.verdicts, "")
     yield from _config_lines(comparison)
     yield from _finding_lines(comparison)
     yield from _parting_lines(comparison)

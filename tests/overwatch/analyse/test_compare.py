@@ -53,6 +53,18 @@ def logs(healthy: Path, collapsed: Path) -> tuple[Path, Path]:
     return healthy / "snapshots.jsonl", collapsed / "snapshots.jsonl"
 
 
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Forty updates, and the same whose policy collapses after eight."""
+    folder, words = tmp_path_factory.mktemp("short"), ("--gpus", "1", "--envs", "4", "--slots", "0")
+    runs = {"fine": (), "collapsed": ("--fault", "policy-collapse@8")}
+    made = [
+        record(folder / name, *words, "--seconds", "40", "--run-id", name, *fault)
+        for name, fault in runs.items()
+    ]
+    return made[0] / "snapshots.jsonl", made[1] / "snapshots.jsonl"
+
+
 def test_a_collapse_is_found_where_it_began(both: tuple[RunHistory, RunHistory]) -> None:
     """The same to the bit before it; KL parts within a few updates of it; returns are worse at the end."""
     reported = compare(both, CompareConfig())
@@ -100,7 +112,7 @@ def test_json_holds_all_of_it(logs: tuple[Path, Path]) -> None:
     reported = json.loads(overwatch("compare", *logs, "--align", "steps", "--format", "json").stdout)
 
     assert (reported["align"], reported["last"], len(reported["runs"])) == ("steps", 0.25, 2)
-    assert {"effect", "divergence", "place", "aligned"} == set(reported["metrics"][0]["against"][0])
+    assert {"effect", "divergence", "place", "aligned", "enough"} == set(reported["metrics"][0]["against"][0])
 
 
 def test_text_shows_all_of_it(logs: tuple[Path, Path]) -> None:
@@ -113,6 +125,40 @@ def test_text_shows_all_of_it(logs: tuple[Path, Path]) -> None:
     )  # fmt: skip
     for word in stated:
         assert word in text
+
+
+@pytest.mark.parametrize("fmt", ["text", "html", "json"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_short_run_that_collapsed_is_never_called_no_worse(
+    short: tuple[Path, Path], fmt: str, *, is_turned: bool
+) -> None:
+    """Findings of one side, the first parting and what a verdict needs are the headline of every format."""
+    healthy, collapsed = "BA" if is_turned else "AB"
+    result = overwatch("compare", *(reversed(short) if is_turned else short), "--format", fmt)
+    text = html.unescape(result.stdout)
+
+    assert f"Only in {collapsed}: Policy collapse (critical, from " in text
+    assert f"Only in {healthy}" not in text
+    assert re.search(r"B parts from A (from the start in [\w ]+; )?at update \d+ in [\w ]+, then", text)
+    assert "numbers worse" not in text
+    share = re.search(r"values, a verdict needs 20 of each run; try --last ([\d.]+)\.", text)
+    assert share is not None
+    if fmt == "json":
+        assert json.loads(text)["headlines"][0]["severity"] == ("ok" if is_turned else "critical")
+    again = overwatch("compare", *short, "--last", share[1]).stdout
+    assert re.search(r"[1-9]\d* numbers worse than in A, 0 better", again)
+    assert "try --last" not in again
+
+
+def test_runs_without_a_value_in_common_are_reported_so(short: tuple[Path, Path]) -> None:
+    """No share of their end would do, so none is named."""
+    some = short[0].with_name("some.jsonl")
+    some.write_text("".join(short[0].read_text().splitlines(keepends=True)[:12]))
+    text = overwatch("compare", some, short[1]).stdout
+
+    assert "A not ended, B completed." in text
+    assert re.search(r"Where B parts from A is not known: \d+ values in common, it needs 24\.", text)
+    assert re.search(r"No verdict on \d+ numbers: \d values, a verdict needs 20 of each run\.", text)
 
 
 def test_more_than_two_runs_are_compared_with_the_first(both: tuple[RunHistory, RunHistory]) -> None:
