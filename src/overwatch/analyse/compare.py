@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
+from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, counts_text, in_order
 from overwatch.analyse.effect import NEEDS, Effect, Floats, Verdict, effect, noise
 from overwatch.analyse.findings import SEVERITIES
 from overwatch.analyse.run_history import AnalyseError, RunHistory
@@ -157,9 +157,12 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None
     open_at_end: tuple[str, ...]
     """Kinds of warnings and criticals that stood when it ended, the worst first."""
+    counts: str
+    """Its updates, episodes and env steps, in words; what is not known is left out."""
     updates: float
     episodes: float
-    steps: float
+    steps: float | None
+    """Absent where the envs were reported without their steps."""
     seconds: float
     findings: dict[str, int]
     """How many there were, by the worst severity of each."""
@@ -240,6 +243,11 @@ def compare(histories: Sequence[RunHistory], config: CompareConfig) -> Compariso
     """Compare two or more runs; raises `AnalyseError` for fewer, or too many."""
     if not 2 <= len(histories) <= MOST_RUNS:
         raise AnalyseError(f"{len(histories)} runs cannot be compared; name 2 to {MOST_RUNS}")
+    for run_history in histories:
+        if config.align == "steps" and run_history.run.steps is None:
+            raise AnalyseError(
+                f"run {run_history.run.run_id} has no env steps to align by; use --align update"
+            )
     first, *others = histories
     metrics = []
     for name, curve in numbers(first).items():
@@ -449,9 +457,10 @@ def _reported(run_history: RunHistory) -> RunReport:
         path=str(run_history.path),
         outcome=run_history.run.outcome,
         open_at_end=tuple(dict.fromkeys(one.finding.code for one in stood)),
+        counts=counts_text(run_history.last),
         updates=counters.get("updates", 0),
         episodes=counters.get("episodes", 0),
-        steps=counters.get("steps", 0),
+        steps=counters.get("steps"),
         seconds=round(run_history.length, 3),
         findings=counts,
         codes=codes,

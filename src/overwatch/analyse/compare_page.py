@@ -79,7 +79,7 @@ def _runs(comparison: Comparison) -> Markup:
             run.path,
             run.ending,
             tag("td", f"{run.updates:,.0f}", class_="num"),
-            tag("td", f"{run.steps:,.0f}", class_="num"),
+            tag("td", "–" if run.steps is None else f"{run.steps:,.0f}", class_="num"),
             tag("td", duration(run.seconds), class_="num"),
             _codes(run.codes),
         )
@@ -191,10 +191,7 @@ def _run_line(run: RunReport) -> str:
     found = (
         ", ".join(f"{count} {severity}" for severity, count in sorted(run.findings.items())) or "no findings"
     )
-    return (
-        f"{run.run}  {run.ending}, {run.updates:,.0f} updates, {run.steps:,.0f} steps "
-        f"in {duration(run.seconds)}; {found}  ({run.path})"
-    )
+    return f"{run.run}  {run.ending}, {run.counts} in {duration(run.seconds)}; {found}  ({run.path})"
 
 
 def _config_lines(comparison: Comparison) -> Iterator[str]:

@@ -90,6 +90,13 @@ def in_order(curves: Iterable[Curve]) -> list[Curve]:
     return sorted(curves, key=lambda curve: order.get(curve.name, len(order)))
 
 
+def counts_text(snapshot: Snapshot) -> str:
+    """Return `40 updates, 1,200 steps`: what was never counted may not be known, and is left out."""
+    names = ("updates", "episodes", "steps")
+    counts = [(snapshot.counters.get(name, 0.0), name) for name in names]
+    return ", ".join(f"{count:,.0f} {name}" for count, name in counts if count) or "no updates"
+
+
 class Curves:
     """Curves of one run, from its snapshots in order."""
 

@@ -114,12 +114,12 @@ def _table(run_history: RunHistory, table: str) -> Iterator[Sequence[Value]]:
     if table != "metrics":
         yield from (cells(row) for row in rows(run_history, (table.removesuffix("s"),)))
         return
-    run_id = run_history.run.run_id
+    run_id, has_steps = run_history.run.run_id, run_history.run.steps is not None
     for curve in _curves(run_history):
         name, unit = _name_and_question(curve)[0], None if curve.row is None else curve.row.unit
         for one in _samples(run_history, curve):
             yield (run_id, name, unit, curve.subject, round(one.time, 6), round(one.at, 6), one.update,
-                   one.steps, one.value)  # fmt: skip
+                   one.steps if has_steps else None, one.value)  # fmt: skip
 
 
 def _parquet(run_history: RunHistory, out: Path, table: str) -> int:

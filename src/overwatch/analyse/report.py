@@ -15,7 +15,7 @@ from overwatch import __version__
 from overwatch.analyse.audit import config_keys, skipped, unknown
 from overwatch.analyse.bundle import Report, page
 from overwatch.analyse.compare import along
-from overwatch.analyse.curves import TASK_METRIC, in_order
+from overwatch.analyse.curves import TASK_METRIC, counts_text, in_order
 from overwatch.analyse.findings import SEVERITIES, Found, Group, foremost, groups, lasting, subject_of
 from overwatch.analyse.page import (
     STYLE,
@@ -101,8 +101,7 @@ def _header(run_history: RunHistory) -> Markup:
         run.task,
         run.algo,
         None if run.n_envs is None else f"{run.n_envs:,} envs",
-        f"{run_history.last.counters.get('updates', 0):,.0f} updates",
-        f"{run.steps:,} steps" if run.steps else None,
+        counts_text(run_history.last),
         duration(run_history.length),
         moment(run_history, 0.0)[:19].replace("T", " ") + " UTC",
     ]

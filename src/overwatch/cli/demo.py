@@ -17,6 +17,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from overwatch.analyse.curves import counts_text
 from overwatch.cli import processes
 from overwatch.cli.processes import Program
 from overwatch.cli.replay import idle_line
@@ -249,8 +250,7 @@ def write_summary(out: Path, snapshot: Snapshot | None, trainer: Program | None,
     summary = _summary(out, snapshot, trainer, collector)
     write_output(out / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if snapshot is not None:
-        counts = f"{summary['updates']:.0f} updates, {summary['episodes']:.0f} episodes"
-        click.echo(f"run {summary['run_id']}: {counts}  {_pulse(snapshot)}")
+        click.echo(f"run {summary['run_id']}: {counts_text(snapshot)}  {_pulse(snapshot)}")
         if snapshot.system.gpus:
             click.echo(f"idle: {idle_line(snapshot.system)}")
     for child in (trainer, collector):
@@ -278,7 +278,7 @@ def _summary(
         "outcome": run and run.outcome,
         "updates": counters.get("updates", 0),
         "episodes": counters.get("episodes", 0),
-        "steps": counters.get("steps", 0),
+        "steps": counters.get("steps"),
         "elapsed_s": run and run.elapsed_s,
         "verdict": snapshot and snapshot.verdict.text,
         "policy": {name: one.value for name, one in snapshot.policy.items()} if snapshot else {},

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.analyse.curves import counts_text
 from overwatch.analyse.findings import SEVERITIES, Findings, Found
 from overwatch.catalog.durations import duration
 from overwatch.cli.recordings import patience
@@ -211,9 +212,8 @@ def outline(snapshot: Snapshot, findings: Findings, lanes: tuple[Lane, ...]) -> 
     """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
     run = snapshot.run
     state = run.outcome or snapshot.link.state
-    done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
     took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
-    yield f"run {run.run_id}: {state}, {', '.join(done)}{took}"
+    yield f"run {run.run_id}: {state}, {counts_text(snapshot)}{took}"
     if snapshot.link.state in ("ended", "lost") and snapshot.verdict.severity != "ok":
         yield f"  {snapshot.verdict.severity:10}  {snapshot.verdict.text}"
     throughput = _throughput(run)

@@ -77,7 +77,10 @@ def _shared(rows: BoardRows) -> Snapshot:
 
 
 def _counters(state: RunState, judged: Judged) -> dict[str, float]:
-    """Every run counter of the catalogue, at 0 from the first snapshot on."""
+    """Every run counter of the catalogue, at 0 from the first snapshot on; env steps once some are known.
+
+    Envs may be reported without the number of their step: how many they took is then not known.
+    """
     known: dict[str, float] = {
         "updates": state.updates,
         "episodes": state.episodes,
@@ -88,4 +91,5 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "gpu_idle": added(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
-    return {short: max(float(known[short]), state.reported_counts.get(short, 0.0)) for short in _COUNTERS}
+    counts = {short: max(float(known[short]), state.reported_counts.get(short, 0.0)) for short in _COUNTERS}
+    return {short: count for short, count in counts.items() if count or short != "steps"}

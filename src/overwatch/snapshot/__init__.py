@@ -566,7 +566,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
     feed_rate: float | None = None
     counters: dict[str, float] = {}
-    """Run counters by short catalogue name; present at 0 from the run's first snapshot."""
+    """Run counters by short catalogue name; present at 0 from the run's first snapshot.
+    Env steps are absent until some are known."""
     phases: tuple[PhaseTimes, ...] = ()
     """The phases that took most of the run's time, at most eight, by name."""
     timing: Timing | None = None

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -22,6 +23,7 @@ from overwatch.analyse.rows import rows
 from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.catalog import KL, prometheus_name
 from tests.overwatch.analyse.reading import read_history
+from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.simulate.runs import overwatch
 
 NAME = prometheus_name(KL)
@@ -259,3 +261,18 @@ def test_csv_and_openmetrics_are_printed(storm: Path) -> None:
 
     assert overwatch("export", log, "--to", "csv", "-o", "-").stdout.startswith("run,metric,unit,gpu,time")
     assert overwatch("export", log, "--to", "openmetrics", "-o", "-").stdout.endswith("# EOF\n")
+
+
+def test_steps_that_no_producer_numbered_are_absent_everywhere(tmp_path: Path) -> None:
+    """A run of returns alone: its steps are no 0 in text, JSON or table, and nothing is aligned by them."""
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(map(otlpfiles.metrics, range(1, 9))))
+    summary = overwatch("replay", path, "--summary").stdout
+    last = json.loads(overwatch("replay", path).stdout.splitlines()[-1])
+    compared = overwatch("compare", path, path)
+    rows = list(csv.DictReader(io.StringIO(overwatch("export", path, "--to", "csv", "-o", "-").stdout)))
+    by_steps = overwatch("compare", path, path, "--align", "steps")
+
+    assert not re.search(r"\b0 (steps|episodes)", summary + compared.stdout + compared.stderr)
+    assert ("steps" in last["counters"], last["run"]["steps"]) == (False, None)
+    assert {row["steps"] for row in rows} == {""}
+    assert (by_steps.exit_code, "has no env steps to align by" in by_steps.stderr) == (2, True)
