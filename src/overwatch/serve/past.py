@@ -5,8 +5,9 @@ recorded of names what to configure. Must not know how a recording is read.
 """
 
 import asyncio
+import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
@@ -14,7 +15,7 @@ from overwatch.projection.history import with_closer
 from overwatch.serve.answers import BadRequest
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
-from overwatch.snapshot.history import CLOSE_S, MOST_COLUMNS, History, HistoryQuery
+from overwatch.snapshot.history import CLOSE_S, MOST_COLUMNS, History, HistoryQuery, Moment
 from overwatch.snapshot.timeline import Timeline, TimelineMark
 
 LONGEST_S: Final = 10.0
@@ -156,10 +157,16 @@ def _is_coarse(found: History, wanted: HistoryQuery, now: float) -> bool:
     return any(one.samples > MOST_COLUMNS and one.each != 1 for one in found.curves)
 
 
-def live_timeline(history: History, tick: int, started: float | None, *, past: bool) -> Timeline:
-    """The moments of a run that a collector still receives, from its past."""
-    last = tick / 1e9
-    begin = started if history.since is None else history.since
+def live_timeline(history: History, tick: int, shown: Snapshot | None, *, past: bool) -> Timeline:
+    """The moments of a run that a collector received, from its past; of one that is over up to its end."""
+    marks = tuple(one for one in history.moments if one.severity in ALARMS)
+    last, begin = tick / 1e9, history.since
+    if shown is None and history.until is not None:
+        last = min(last, _second_after(history.until, marks))
+    elif shown is not None and shown.link.state in ("ended", "lost") and shown.link.data_age_s is not None:
+        last = min(last, _second_after(shown.time - shown.link.data_age_s, marks))
+    if begin is None and shown is not None:
+        begin = shown.run.started
     return Timeline(
         run_id=history.run_id,
         first=last if begin is None else min(begin, last),
@@ -171,7 +178,11 @@ def live_timeline(history: History, tick: int, started: float | None, *, past: b
                 place=one.since, since=one.since, severity=one.severity, code=one.code, subject=one.subject,
                 message=one.message,
             )
-            for one in history.moments
-            if one.severity in ALARMS
+            for one in marks
         ),
     )  # fmt: skip
+
+
+def _second_after(end: float, marks: Iterable[Moment]) -> float:
+    """The first whole second at which all is shown: what a run emitted last, and what was found later."""
+    return float(math.ceil(max([end, *(one.since for one in marks)])))

@@ -372,9 +372,8 @@ class ViewApi:
         found = await self._find(run_id, HistoryQuery(names=(_NO_NAME,)))
         if found is None or frame is None:
             raise BadRequest(404, self._missing(ViewRequest(run_id=run_id, view=View())), "run")
-        shown = (one for (run, _), one in frame.snapshots.items() if run == found.run_id)
-        started = next((one.run.started for one in shown), None)
-        return answer(200, _encode(live_timeline(found, frame.tick, started, past=self.past.is_there)))
+        shown = next((one for (run, _), one in frame.snapshots.items() if run == found.run_id), None)
+        return answer(200, _encode(live_timeline(found, frame.tick, shown, past=self.past.is_there)))
 
     async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         kept = None if self._archive is None else self._archive.history

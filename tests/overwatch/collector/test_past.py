@@ -99,6 +99,26 @@ def test_the_timeline_of_a_run_without_numbers_begins_where_it_began(tmp_path: P
         assert line["first"] < line["last"]
 
 
+def test_the_timeline_of_a_run_that_is_over_ends_with_it(tmp_path: Path) -> None:
+    """However long it is over; the last moment shows its end."""
+    with running(tmp_path) as service:
+        finished = fakes.finished(time.time_ns())
+        send(service, [run_started(), update(0.01), finished], 1)
+        eventually(lambda: newest(service)["run"]["outcome"])
+        end = finished.at / SECOND
+        eventually(lambda: newest(service)["time"] > end + 3)
+        line = read(service, "timeline", run=RUN)[1]
+        at_last = eventually(lambda: _ended_at(service, line["last"]))
+
+        assert end <= line["last"] <= end + 2
+        assert at_last["run"]["outcome"] == newest(service)["run"]["outcome"]
+
+
+def _ended_at(service: Service, at: float) -> Any:
+    status, body = read(service, "snapshot", run=RUN, at=at)
+    return body if status == 200 and body["run"]["outcome"] else None
+
+
 def test_a_collector_that_records_nothing_names_what_to_configure(tmp_path: Path) -> None:
     """The newest moment is there as ever; another one is 404."""
     pipelines = [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics", "traces")]
