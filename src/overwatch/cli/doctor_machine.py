@@ -118,25 +118,28 @@ def ports(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> Itera
 def _port(
     listener: Listener, held: ExitStack, own: dict[int, str], running: int | None, fixed: frozenset[str]
 ) -> Verdict:
-    """What becomes of one listener; its socket is left open in `held`, its port noted in `own`."""
+    """What becomes of one listener; a port that `collect` would take is kept in `held`, and noted in `own`."""
     path, may_move = listener.path, listener.endpoint not in fixed
     try:
         wanted = parse(listener.endpoint)
         got = listen(wanted)
     except (AddressError, OSError) as error:
         return failure(f"{path}: {error}", f"give {path} an address of this machine")
-    held.callback(got.sock.close)
     if got.moved is None:
+        held.callback(got.sock.close)
         own[got.address.port] = path
         return ok(f"{wanted} is free ({path})")
     by = f"{own[wanted.port]} of this configuration" if wanted.port in own else holder(wanted.port)
     if running is not None and f"(pid {running})" in by:
+        got.sock.close()
         return ok(f"{wanted} is served by the running collector, pid {running} ({path})")
     if not may_move:
+        got.sock.close()
         return failure(
             f"{wanted} is held by {by} ({path})",
             f"stop it, or set {path} to another port; `collect` does not start",
         )
+    held.callback(got.sock.close)
     own[got.address.port] = path
     return warning(
         f"{wanted} is held by {by} ({path})",

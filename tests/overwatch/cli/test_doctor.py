@@ -131,6 +131,18 @@ def test_the_port_named_is_the_one_that_collect_takes(busy: tuple[int, ...], grp
     }
 
 
+def test_a_named_port_that_is_busy_harms_no_neighbour() -> None:
+    """`collect` does not move from it, so the next port stays free for the listener that wants it."""
+    first = _in_a_row(2)
+    named = {"service.telemetry.metrics.address": first, "exporters.prometheus.endpoint": first + 1}
+    sets = [word for path, port in named.items() for word in ("--set", f"{path}=127.0.0.1:{port}")]
+    with socket.create_server(("127.0.0.1", first)):
+        lines = _run("--only", "ports", *_every_port(0), *sets).output.splitlines()
+
+    assert [line[:4] for line in lines if f":{first} is held by" in line] == ["FAIL"]
+    assert [line[:4] for line in lines if f":{first + 1} is free (exporters.prometheus" in line] == ["ok  "]
+
+
 def test_a_listener_that_the_service_does_not_list_is_not_looked_at() -> None:
     """The collector never opens it, so a busy port of it harms nothing."""
     sets = ["service.extensions=[file_storage]", "service.pipelines.snapshots=null"]
