@@ -53,6 +53,8 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     health: str | None = None
     recording: str | None = None
     """Folder of the recording that it writes, if it writes one."""
+    data: str | None = None
+    """Folder of its journal."""
     tokens: Tokens = Tokens()
     """What its doors ask for."""
 

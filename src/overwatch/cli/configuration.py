@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from overwatch import __version__
+from overwatch import __version__, discovery
 from overwatch.conventions.documented import described
 
 if TYPE_CHECKING:
@@ -83,6 +83,19 @@ def placed(
         for port, one in enumerate((requested[key] for key in _PORTS), start=port_base):
             found.append(f"{one.path}={json.dumps(str(Address(host=parse(one.endpoint).host, port=port)))}")
     return (*found, *sets)
+
+
+def of_this_machine() -> "tuple[CollectorConfig, discovery.Endpoints | None]":
+    """The configuration of where the running collector writes, and its announcement; as shipped without."""
+    from overwatch.config import load
+
+    running = discovery.read()
+    if running is None or running.data is None:
+        return load(None, ()), running
+    sets = [*placed(None, (), Path(running.data), None)]
+    if running.recording is not None:
+        sets.append(f"exporters.otlp_file.path={json.dumps(running.recording)}")
+    return load(None, sets), running
 
 
 @click.group()

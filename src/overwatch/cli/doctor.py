@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 import overwatch
 from overwatch import config as configuration
 from overwatch import discovery
+from overwatch.cli.configuration import of_this_machine
 from overwatch.cli.doctor_machine import (
     State,
     Verdict,
@@ -114,7 +115,7 @@ def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> d
     return {
         "config": partial(files, path, config, os.environ, texts),
         "ports": partial(ports, held, fixed),
-        "disk": lambda: chain(disks(held, spool_root()), synced(held.data_folder)),
+        "disk": partial(_written, held, is_named=path is not None or bool(sets)),
         "limits": lambda: limits(held.one(OtlpConfig).limits),
         "pod": pod,
         "names": lambda: lookups(endpoint),
@@ -124,6 +125,21 @@ def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> d
         "terminal": screens,
         "collector": partial(reach, endpoint),
     }
+
+
+def _written(config: CollectorConfig, *, is_named: bool) -> Iterator[Verdict]:
+    """Places that are written to: of the running collector, where no configuration was named."""
+    usual, (found, running) = config.data_folder.absolute(), of_this_machine()
+    if running is not None and running.data is not None and found.data_folder != usual:
+        where = f"the running collector (pid {running.pid}) writes to {found.data_folder}"
+        if is_named:
+            yield warning(
+                f"{where}, this configuration to {usual}", "look at that one: leave --config and --set out"
+            )
+        else:
+            yield ok(f"{where}: that is looked at, not {usual}")
+            config = found
+    yield from chain(disks(config, spool_root()), synced(config.data_folder))
 
 
 def _read(path: Path) -> str:

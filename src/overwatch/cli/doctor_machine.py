@@ -118,7 +118,7 @@ def ports(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> Itera
 def _port(
     listener: Listener, held: ExitStack, own: dict[int, str], running: int | None, fixed: frozenset[str]
 ) -> Verdict:
-    """What becomes of one listener; a port that `collect` would take is kept in `held`, and noted in `own`."""
+    """What becomes of one listener; a port that `collect` would take stays in `held` and in `own`."""
     path, may_move = listener.path, listener.endpoint not in fixed
     try:
         wanted = parse(listener.endpoint)

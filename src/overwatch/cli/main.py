@@ -22,6 +22,7 @@ from overwatch.cli.configuration import (
     config,
     data_option,
     file_option,
+    of_this_machine,
     placed,
     port_base_option,
     sets_option,
@@ -302,18 +303,22 @@ def _settings_file() -> Path:
 
 
 def _data() -> Path:
+    """The folder of the running collector, which may be another one than without it: that is reported."""
     from overwatch import config
 
-    return config.load(None, ()).data_folder
+    found, running = of_this_machine()
+    usual = config.load(None, ()).data_folder
+    if running is not None and found.data_folder != usual.absolute():
+        warn(f"the running collector (pid {running.pid}) writes there; without it, it is {usual}")
+    return found.data_folder
 
 
 def _storage() -> str | None:
     """How much the collector has written, of what budget; `None` where nothing can be read."""
-    from overwatch import config
     from overwatch.collector.budget import look, summary
     from overwatch.collector.settings import written
 
-    files = written(config.load(None, ()))
+    files = written(of_this_machine()[0])
     try:
         return summary(files, look(files), time.time())
     except OSError:
@@ -328,7 +333,7 @@ def _spool() -> Path:
 
 _PLACES: Final[dict[str, tuple[str, Callable[[], Path]]]] = {
     "config": ("settings of the terminal", _settings_file),
-    "data": ("the collector's journal and recordings, as shipped", _data),
+    "data": ("the collector's journal and recordings", _data),
     "spool": ("what trainers could not deliver yet", _spool),
     "discovery": ("where the running collector is announced", discovery.path),
 }

@@ -4,6 +4,7 @@ Rules: what cannot be used of what was given is one line and status 2. Nothing h
 command runs.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +71,26 @@ def bad_input() -> Iterator[None]:
         raise BadInputError(str(error)) from error
 
 
+_ONE: Final = click.argument("path", type=RECORDED, required=False)
+"""A recording, or the id of a run in that of this machine, which it is without."""
+
+
+def located(path: Path | None, run_id: str | None) -> tuple[Path, str | None]:
+    """Which recording is meant, and which run of it. Raises `BadInputError` where there is none."""
+    if path is not None and (str(path) == "-" or path.exists() or path.parent != Path()):
+        return path, run_id
+    from overwatch.cli.configuration import of_this_machine
+    from overwatch.collector.exporters.otlp_file import OtlpFileConfig
+
+    recording = of_this_machine()[0].one(OtlpFileConfig).path
+    if path is None and recording.exists():
+        return recording, run_id
+    if path is not None and run_id is None and recording.exists():
+        return recording, str(path)
+    named = "no PATH is given" if path is None else f"{path} is not there"
+    raise BadInputError(f"{named}, and no collector has recorded into {recording}; name a recording")
+
+
 def read_histories(
     path: Path,
     run_id: str | None,
@@ -131,17 +152,20 @@ def write(text: str, out: Path | None) -> None:
 
 
 @click.command(short_help="Write a recording as one HTML page.")
-@click.argument("path", type=RECORDED)
+@_ONE
 @click.option("-o", "--out", type=PATH, help="The file; `RUN.html` here without.", metavar="FILE")
 @run_option
-def report(path: Path, out: Path | None, run_id: str | None) -> None:
+def report(path: Path | None, out: Path | None, run_id: str | None) -> None:
     """Write one self-contained page: what went wrong, when, why, and what to do.
 
     It needs no network and no other file: findings with their next steps, policy curves with their limits,
     what held each GPU back, the worst envs, seed lifecycles, configuration; and behind it the page of the
-    run as a collector serves it, with some moments of it. `-o -` prints it.
+    run as a collector serves it, with some moments of it. `-o -` prints it. Without PATH it is of the newest
+    run that was recorded on this machine; PATH may be the id of one.
 
     \b
+      overwatch report
+      overwatch report ppo-ant-3
       overwatch report runs/42 -o run.html
       overwatch report runs/42 --run ppo-ant-3 -o -
 
@@ -151,6 +175,7 @@ def report(path: Path, out: Path | None, run_id: str | None) -> None:
     from overwatch.analyse.report import report as written
     from overwatch.analyse.run_history import open_recorded
 
+    path, run_id = located(path, run_id)
     with bad_input():
         recorded = open_recorded(path)
         (run_history,) = read_histories(path, run_id, recorded=recorded)
@@ -169,7 +194,7 @@ def _file_name(run_id: str) -> str:
 
 
 @click.command(short_help="Write a recording for other programs.")
-@click.argument("path", type=RECORDED)
+@_ONE
 @click.option("--to", "fmt", required=True, help="The format.",
               type=click.Choice(["csv", "parquet", "openmetrics", "tensorboard", "wandb"]))  # fmt: skip
 @click.option("-o", "--out", type=PATH, required=True, metavar="OUT",
@@ -177,7 +202,7 @@ def _file_name(run_id: str) -> str:
 @click.option("--table", type=click.Choice(["metrics", "findings", "events", "envs"]), default="metrics",
               show_default=True, help="What csv and parquet hold.")  # fmt: skip
 @run_option
-def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> None:
+def export(path: Path | None, fmt: str, out: Path, table: str, run_id: str | None) -> None:
     """Write every number of a run, or its findings, events and envs, for other programs.
 
     \b
@@ -193,6 +218,7 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
     from overwatch.analyse.export import export as written
     from overwatch.analyse.export_wandb import wandb_run
 
+    path, run_id = located(path, run_id)
     with bad_input():
         (run_history,) = read_histories(path, run_id, facts=table == "events")
         if fmt == "wandb":
@@ -204,7 +230,7 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
 
 
 @click.command(short_help="Search a recording's findings, events and envs.")
-@click.argument("path", type=RECORDED)
+@_ONE
 @click.argument("filter_text", metavar="[FILTER]", default="")
 @format_option("text", "json", "csv")
 @click.option("--sql", "statement", metavar="STATEMENT",
@@ -213,14 +239,15 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @run_option
 def query(
-    path: Path, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
+    path: Path | None, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
     **which: Any,
 ) -> None:  # fmt: skip
     """Search what happened: findings, events and statuses of envs, in order of time.
 
     FILTER is a filter as on the board: terms side by side must all hold, a comma means "or", ! turns a term
     around, a word without a key is searched for. Keys: what (finding, event, env), severity, kind, status,
-    env, gpu, slot, seed; at, lasted (seconds), update and score are compared with > >= < <=.
+    env, gpu, slot, seed; at, lasted (seconds), update and score are compared with > >= < <=. PATH may be left
+    out, or be the id of a run that was recorded on this machine.
 
     \b
       overwatch query storm 'env=3 severity>=warning'
@@ -237,7 +264,9 @@ def query(
     """  # noqa: D301
     from overwatch.analyse.rows import FORMATS, matching, rows
 
-    limit, run_id = which["limit"], which["run_id"]
+    if path is not None and not filter_text and not path.exists() and re.search("[=<>!]", str(path)):
+        path, filter_text = None, str(path)
+    limit, (path, run_id) = which["limit"], located(path, which["run_id"])
     if statement is not None:
         if filter_text:
             raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
@@ -278,7 +307,7 @@ def _write_rows(text: str, out: Path | None, count: int, limit: int | None, noth
 
 
 @click.command(short_help="Fail where a recording has findings; for CI.")
-@click.argument("path", type=RECORDED)
+@_ONE
 @click.option("--fail-on", type=click.Choice(["warning", "critical"]), default="critical", show_default=True,
               help="Findings that are at least so bad count.")  # fmt: skip
 @click.option("--max", "most", type=click.IntRange(min=0), default=0, show_default=True,
@@ -289,10 +318,11 @@ def _write_rows(text: str, out: Path | None, count: int, limit: int | None, noth
 @format_option("text", "json", "junit")
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @click.option("--run", "run_id", metavar="ID", help="Which run; all without.")
-def audit(path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limits: Any) -> None:
+def audit(path: Path | None, fmt: str, *, out: Path | None, run_id: str | None, **limits: Any) -> None:
     """Decide whether runs went well enough for a script to go on.
 
-    A finding counts at the worst that it was, whether or not it cleared.
+    A finding counts at the worst that it was, whether or not it cleared. Without PATH all runs that were
+    recorded on this machine are audited; PATH may be the id of one.
 
     \b
       overwatch audit runs/42 --fail-on warning
@@ -304,6 +334,7 @@ def audit(path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limit
     from overwatch.analyse.audit import FORMATS, AuditConfig
     from overwatch.analyse.audit import audit as audited
 
+    path, run_id = located(path, run_id)
     with bad_input():
         config = AuditConfig(**limits)
         for code in config.ignored:
@@ -325,7 +356,7 @@ def _check_code(code: str) -> None:
 
 
 @click.command(short_help="Put runs beside one another: settings, divergence, verdicts.")
-@click.argument("paths", nargs=-1, required=True, type=RECORDED, metavar="A B [...]")
+@click.argument("paths", nargs=-1, type=RECORDED, metavar="A B [...]")
 @click.option("--align", type=click.Choice(["update", "time", "steps"]), default="update", show_default=True,
               help="What stands beside what.")  # fmt: skip
 @click.option("--last", default=0.25, show_default=True, metavar="SHARE",
@@ -340,10 +371,14 @@ def compare(
     """Compare runs with the first one.
 
     What was set differently; where each number leaves the noise of both runs; and over the last part of what
-    they have in common, whether it is better or worse, by Cliff's delta with a 99 % interval. One recording
-    that holds several runs is compared with itself by naming it once for each --run.
+    they have in common, whether it is better or worse, by Cliff's delta with a 99 % interval.
+
+    A and B are recordings, or ids of runs that were recorded on this machine. To compare runs inside one
+    recording, name it once and repeat --run.
 
     \b
+      overwatch compare ppo-ant-3 ppo-ant-4
+      overwatch compare runs/42 --run ppo-ant-3 --run ppo-ant-4
       overwatch compare runs/41 runs/42
       overwatch compare runs/41 runs/42 runs/43 --align steps --last 0.1
       overwatch compare runs/41 runs/42 --format html -o compare.html
@@ -370,9 +405,12 @@ def compare(
 
 
 def _read_each(paths: tuple[Path, ...], run_ids: tuple[str, ...]) -> "list[RunHistory]":
-    if run_ids and len(run_ids) != len(paths):
+    recordings: tuple[Path | None, ...] = paths or (None,)
+    if len(recordings) == 1:
+        recordings *= len(run_ids) or 1
+    if run_ids and len(run_ids) != len(recordings):
         raise click.UsageError(
             f"{len(run_ids)} --run for {len(paths)} recordings; give one for each, or none"
         )
-    wanted = run_ids or (None,) * len(paths)
-    return [read_histories(path, run_id)[0] for path, run_id in zip(paths, wanted, strict=True)]
+    pairs = zip(recordings, run_ids or (None,) * len(recordings), strict=True)
+    return [read_histories(*located(path, run_id))[0] for path, run_id in pairs]

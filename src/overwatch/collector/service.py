@@ -145,6 +145,7 @@ class Service:
             telemetry=url("telemetry"),
             health=url("health_check"),
             recording=None if self._recording is None else str(self._recording.absolute()),
+            data=str(self.config.data_folder.absolute()),
             tokens=self.context.guard.announced,
         )
 
