@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from overwatch import discovery
-from overwatch.cli.streams import format_option, has_terminal, until_unread
+from overwatch.cli.streams import Seconds, format_option, has_terminal, until_unread
 from overwatch.cli.watch import BY_SEVERITY, NO_RUN_YET
 from overwatch.extras import TUI
 from overwatch.feeds.fleet import (
@@ -129,7 +129,7 @@ def _placed(command: Callable[..., None]) -> Callable[..., None]:
 @_placed
 @click.option("--filter", "filter_text", default="", metavar="TERMS",
               help="Which runs, e.g. 'severity>=warning task=digits'.")  # fmt: skip
-@click.option("--timeout", "within_s", type=click.FloatRange(min=0.1), default=3.0, show_default=True,
+@click.option("--timeout", "within_s", type=Seconds(0.1), default=3.0, show_default=True,
               help="Seconds after which a collector that has not answered is away.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Print the list and end; so too without a terminal.")
 @format_option("table", "json", "text")

@@ -13,6 +13,7 @@ import click
 
 from overwatch.catalog import LIBRARIES
 from overwatch.catalog.presets import PRESETS
+from overwatch.cli.streams import Seconds
 
 FORMATS: Final = ("wandb", "tensorboard", "jsonl", "csv")
 """Those of `overwatch.follow.readers`, which is not loaded for the sake of `--help`."""
@@ -47,7 +48,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--endpoint", metavar="URL", help="OTLP/HTTP of a collector; that of this machine without.")
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Write a recording, too.")
 @click.option("--pid", type=click.IntRange(min=1), help="End when this process ends.")
-@click.option("--until-idle", "idle_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
+@click.option("--until-idle", "idle_s", type=Seconds(0.1), metavar="SECONDS",
               help="A run ends when nothing was written for so long.")  # fmt: skip
 @click.option("--from-start", is_flag=True, help="Send again what was delivered before.")
 @click.option("--all", "is_all", is_flag=True, help="Of a folder also the runs that ended long ago.")

@@ -32,7 +32,14 @@ from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import Recorded, audit, compare, export, query, report
 from overwatch.cli.rules import rules
-from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
+from overwatch.cli.streams import (
+    Commands,
+    Seconds,
+    format_option,
+    log_to_stdout_without_stderr,
+    until_unread,
+    warn,
+)
 from overwatch.cli.watch import need_textual
 from overwatch.cli.web import web
 from overwatch.os_signals import received
@@ -99,7 +106,7 @@ def collect(
 )
 @click.option("--compare", nargs=2, metavar="A B", type=Recorded(exists=True, allow_dash=False),
               help="Two recordings beside one another; the replay of A moves both.")  # fmt: skip
-@click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
+@click.option("--at", "at_s", type=Seconds(0), help="Second of the recording to begin at.")
 @click.option(
     "--settings",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -130,7 +137,7 @@ def tui(**options: Any) -> None:
 
 @main.command()
 @click.option("--headless", is_flag=True, help="No screen: a status line every few seconds.")
-@click.option("--seconds", type=click.FloatRange(min=1), help="End after this long; 60 when headless.")
+@click.option("--seconds", type=Seconds(1), help="End after this long; 60 when headless.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for all that it writes."
 )
@@ -183,8 +190,8 @@ def simulate(
 @main.command()
 @click.argument("path", type=Recorded(exists=True))
 @click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
-@click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
-@click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
+@click.option("--every", "every_s", type=Seconds(0.1), help="One snapshot each so many seconds.")
+@click.option("--at", "at_s", type=Seconds(0), help="The one snapshot at this second.")
 @click.option("--update", type=click.IntRange(min=0), metavar="N",
               help="The first snapshot at this update of the policy or after it.")  # fmt: skip
 @click.option("--run", "run_id", metavar="ID",
@@ -207,7 +214,7 @@ def replay(path: Path, _fmt: str, **options: Any) -> None:
 @main.command()
 @click.argument("spool", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; where the trainer wanted it without.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=60, show_default=True,
+@click.option("--timeout", "timeout_s", type=Seconds(1), default=60, show_default=True,
               help="Seconds in all.")  # fmt: skip
 def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
     """Deliver what killed trainers left on this machine.

@@ -6,6 +6,7 @@ follows is an error. A printed error steers no terminal, whatever an argument or
 commands.
 """
 
+import math
 import os
 import select
 import sys
@@ -34,6 +35,20 @@ def ensure() -> None:
 def format_option(*formats: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """How a command prints; the first of these without it."""
     return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds from a least one on, up to thirty years; `nan` is in no range."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(least, 1e9)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it. Fails as any number beyond a range does."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is not in the range {self.min:g}<=x<={self.max:g}", param, ctx)
+        return seconds
 
 
 def has_terminal() -> bool:

@@ -1,5 +1,6 @@
 """What commands print of an error steers no terminal."""
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -56,3 +57,21 @@ def test_an_argument_is_not_echoed_raw(run: Path, words: tuple[str, ...]) -> Non
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     printed = (result.stdout + result.stderr).replace("\n", "")
     assert {unicodedata.category(letter) for letter in printed}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-inf", "1e300"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "{run}", "--at"), ("replay", "{run}", "--every"), ("tui", "{run}", "--once", "--at"),
+        ("fleet", "--once", "--timeout"), ("sync", "--timeout"), ("demo", "--headless", "--seconds"),
+        ("follow", "{run}", "--until-idle"), ("compare", "{run}", "{run}", "--last"),
+        ("simulate", "--out", "{run}x", "--rate"), ("rules", "--budget"), ("rules", "--useful"),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_in_no_range_is_refused(run: Path, words: tuple[str, ...], value: str) -> None:
+    """Status 2, with the value; nothing begins."""
+    result = overwatch(*(word.format(run=run) for word in words), value)
+
+    assert result.exit_code == 2
+    assert re.search(rf"{re.escape(str(float(value)))}|{re.escape(value)}|1e\+300", result.stderr)
