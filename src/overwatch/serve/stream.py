@@ -161,6 +161,7 @@ class ViewApi:
         """What answers `at`; set before it is served."""
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._closing: set[asyncio.Future[bool]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def app(self) -> web.Application:
@@ -307,6 +308,21 @@ class ViewApi:
                 del self._sockets[socket]
             return socket
 
+    async def _send(self, socket: web.WebSocketResponse, text: bytes) -> None:
+        """Send one message, in a task that goes on where this one is cancelled, as a reader's end does.
+
+        aiohttp packs a large message in a task of its own: nobody would hear that the reader was gone.
+        """
+        sending = asyncio.create_task(socket.send_frame(text, WSMsgType.TEXT))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sent)
+        await asyncio.shield(sending)
+
+    def _sent(self, sending: "asyncio.Task[None]") -> None:
+        self._sending.discard(sending)
+        if not sending.cancelled():
+            sending.exception()
+
     async def _send_all(
         self, wanted: ViewRequest, socket: web.WebSocketResponse, listener: "asyncio.Task[None]"
     ) -> None:
@@ -316,13 +332,13 @@ class ViewApi:
             coming = self._notifier.next()
             snapshot = self._pick(wanted)
             if snapshot is not None and snapshot is not sent:
-                await socket.send_frame(self._encode(wanted, snapshot), WSMsgType.TEXT)
+                await self._send(socket, self._encode(wanted, snapshot))
                 sent, is_live = snapshot, True
                 continue
             if snapshot is None and is_live and self._is_missing(wanted):
                 kept = await self._last_picture(wanted, sent)
                 if kept is not None:
-                    await socket.send_frame(codec.encode(kept), WSMsgType.TEXT)
+                    await self._send(socket, codec.encode(kept))
                     is_live = False
                     continue
             waiter = asyncio.create_task(coming.wait())

@@ -1,6 +1,7 @@
 """The view API over frames of the real fold: answers, errors, and readers that are slow or hostile."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
@@ -82,7 +83,8 @@ async def serving(
     """A view API on a free port, and a client."""
     notifier = FrameNotifier()
     tower = HandDrivenTower(notifier)
-    runner = web.AppRunner(ViewApi(tower, notifier, keep, archive).app(), shutdown_timeout=1)
+    app = ViewApi(tower, notifier, keep, archive).app()
+    runner = web.AppRunner(app, shutdown_timeout=1, handler_cancellation=True)  # as the collector has it
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -372,6 +374,28 @@ def test_a_slow_reader_gets_the_newest() -> None:
 
         assert seen == sorted(seen)
         assert len(seen) < last / 2
+
+    scenario(work)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """Also while a snapshot is packed for it: the log gets no traceback."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        errors = list[dict[str, object]]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
+        tower.publish(busy_run(tower.frames, n_envs=256))
+        for index in range(2, 26):
+            socket = await client.ws_connect("/api/v1/stream", max_msg_size=0, compress=15)
+            await socket.receive()
+            tower.update("run-1", index)
+            for _ in range(index):
+                await asyncio.sleep(0)
+            socket._conn.transport.abort()  # type: ignore[union-attr]  # a browser that is killed
+            await until(lambda: not tower.views)
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert errors == []
 
     scenario(work)
 
