@@ -116,14 +116,14 @@ def write_private(target: Path, content: bytes) -> None:
 def token(url: str, role: Role, announced: Path | None = None) -> str | None:
     """The bearer token for an address: the announced collector's, if this is one of its addresses."""
     try:
-        wanted = _place(url)
+        wanted = place_of(url)
     except ValueError:
         return None
     found = read(announced)
     if found is None:
         return None
     places = (found.otlp_http, found.otlp_grpc, found.view, found.metrics)
-    if wanted not in {_place(one) for one in places if one is not None}:
+    if wanted not in {place_of(one) for one in places if one is not None}:
         return None
     given: str | None = getattr(found.tokens, role)
     return given
@@ -139,7 +139,8 @@ def token_to_control(url: str) -> str | None:
     return token(url, "control") or os.environ.get(VARIABLE) or None
 
 
-def _place(url: str) -> tuple[str, int | None]:
+def place_of(url: str) -> tuple[str, int | None]:
+    """Return host and port of a URL, or of `HOST:PORT`; by any name of this machine the same host."""
     parts = urlsplit(url if "://" in url else f"//{url}")
     host = (parts.hostname or "").lower()
     return _LOCAL.get(host, host), parts.port

@@ -4,6 +4,7 @@ Owns pacing and what is printed. Exit code 1 when the collector did not get ever
 which ended it, if one did. A recording is there whole or not at all.
 """
 
+import shlex
 import shutil
 import signal
 import time
@@ -69,7 +70,7 @@ def record(settings: Settings, out: Path) -> int:
         f"{settings.seconds} s of run {settings.run_id}: {records} records, {snapshots} snapshots, "
         f"written in {took:.1f} s"
     )
-    click.echo(f"  overwatch replay {out}")
+    click.echo(f"  overwatch tui {shlex.quote(str(out))}")
     return 0
 
 

@@ -50,7 +50,8 @@ class Terminal:
 
     def started(self) -> None:
         """Print what the run is called, where it reports, and how to watch it."""
-        _print([f"run {self._run_id} reports to {self._to}", f"watch it: overwatch tui --run {self._run_id}"])
+        watch = f"watch it: overwatch tui --run {shlex.quote(self._run_id)}"
+        _print([f"run {self._run_id} reports to {self._to}", watch])
 
     def ended(self, how: Ending, fate: "Outcome", within_s: float) -> None:
         """Print how it ended; the collector of this machine is asked what stood, for so long at most."""
@@ -75,8 +76,8 @@ class Terminal:
         if fate.dropped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(fate.dropped.items()))
             lines.append(f"  lost    {reasons}")
-        where = f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
-        return lines or [where]
+        where = f"  look    overwatch tui --run {shlex.quote(self._run_id)}"
+        return lines or [f"{where}, where the collector's view is reached"]
 
 
 def _destination() -> str:
@@ -91,7 +92,7 @@ def look(run_id: str) -> str:
     """The command that shows more of a run: a page of its recording, where that lies on this machine."""
     found = discovery.read()
     if found is None or found.recording is None:
-        return f"overwatch tui --run {run_id}"
+        return f"overwatch tui --run {shlex.quote(run_id)}"
     return f"overwatch report {shlex.quote(found.recording)} --run {shlex.quote(run_id)}"
 
 

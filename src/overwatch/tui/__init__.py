@@ -11,7 +11,6 @@ from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -75,7 +74,7 @@ def recording_of(address: str) -> Path | None:
     announced = discovery.read()
     if announced is None or announced.view is None or announced.recording is None:
         return None
-    if urlsplit(announced.view).netloc != urlsplit(address).netloc:
+    if discovery.place_of(announced.view) != discovery.place_of(address):
         return None
     folder = Path(announced.recording)
     return folder if folder.is_dir() else None

@@ -63,7 +63,7 @@ def test_r_shows_what_to_type_where_no_recording_is_known() -> None:
     terminal.press("r")
 
     assert not terminal.session.requests.leaving
-    assert "overwatch tui --replay DIR" in terminal.lines[-1]
+    assert "this machine has no recording of it" in terminal.lines[-1]
 
 
 def test_the_recording_of_the_announced_collector_opens_while_it_is_written(

@@ -65,7 +65,7 @@ def test_the_verdict_is_the_sketch(name: str, line: str) -> None:
 
 
 def test_a_lost_run_offers_its_recording_where_one_is_known() -> None:
-    """`r` is promised only where it works; else the line states what to type."""
+    """`r` is promised only where it works; else the line has the counts."""
     lost = states.lost()
     stated = " CRIT  LOST: no end record, last phase update 312, last checkpoint 6m before the end"
 
@@ -74,7 +74,7 @@ def test_a_lost_run_offers_its_recording_where_one_is_known() -> None:
         return plain(overview(lost, ctx).lines[2])
 
     assert verdict(recorded=True) == stated + "r replay ".rjust(120 - len(stated))
-    assert verdict(recorded=False) == stated + "overwatch tui --replay DIR ".rjust(120 - len(stated))
+    assert verdict(recorded=False) == stated + "1 crit ".rjust(120 - len(stated))
 
 
 def test_the_gap_itself_is_no_alarm() -> None:

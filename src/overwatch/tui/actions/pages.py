@@ -232,7 +232,7 @@ def mark_run(session: Session) -> None:
 def replay(session: Session) -> None:
     """Leave the live run for its recording, where one is known."""
     if not session.ui.recorded:
-        session.ui.notice = "no recording of this run is known here; overwatch tui --replay DIR plays one"
+        session.ui.notice = "this machine has no recording of it; press r where its collector runs"
         return
     session.requests.replaying = session.requests.leaving = True
 

@@ -278,8 +278,6 @@ def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
     """What is to be known beside the text; without that, the counts."""
     if ctx.ui.recorded and ctx.fresh.state in ("lost", "ended"):
         return [Span("r replay", Role.INFO)]
-    if ctx.fresh.state == "lost" and verdict.note is None:
-        return [Span("overwatch tui --replay DIR", Role.INFO)]
     if verdict.note is not None:
         return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
     words = [f"{verdict.counts[key]} {word}" for key, word in _COUNTED if verdict.counts.get(key)]

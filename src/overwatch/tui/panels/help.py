@@ -100,7 +100,7 @@ _FEED: Final = (
     ("O", "The trainer's own log and console on a page of their own."),
 )  # fmt: skip
 _RECORDING: Final = (
-    ("r", "Leave a live run for its recording; overwatch tui --replay DIR opens one from the shell."),
+    ("r", "Leave a live run for its recording; overwatch tui PATH opens one from the shell."),
     ("Space", "Play, or pause. < and > change the speed."),
     (", and .", "A second back, or on."),
     ("[ and ]", "To the alarm before, or the next one."),
