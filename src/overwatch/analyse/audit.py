@@ -241,25 +241,31 @@ def as_json(audited: Audited) -> str:
 
 
 def as_text(audited: Audited) -> str:
-    """Lines for a person; ends without a newline."""
+    """Lines for a person, the verdict first; ends without a newline."""
     lines = [
-        f"{row.severity:8}  {row.clock:>9}  {row.time}  {row.run}  {line(row)}" for row in audited.counted
+        _verdict(audited),
+        *(f"{row.severity:8}  {row.clock:>9}  {row.time}  {row.run}  {line(row)}" for row in audited.counted),
     ]
     for run_id in audited.runs:
-        lines += [
-            f"skipped   {run_id}  {rule.code}: needs {', and '.join(rule.needs)}"
-            for rule in audited.skipped[run_id]
-        ]
+        if rules := audited.skipped[run_id]:
+            needs = "; ".join(f"{rule.code} needs {', and '.join(rule.needs)}" for rule in rules)
+            lines.append(f"skipped   {run_id}  {len(rules)} rules: {needs}")
         lines += [
             f"unknown   {run_id}  {name}: shown, never judged" + (f"; did you mean {near}?" if near else "")
             for name, near in audited.unknown[run_id].items()
         ]
+    return "\n".join(lines)
+
+
+def _verdict(audited: Audited) -> str:
+    """`FAILED: 2 findings at critical or worse, in bad-1; runs checked: ok-1, bad-1`."""
     number = len(audited.counted)
     words = [f"{number} finding{'' if number == 1 else 's'} at {audited.config.fail_on} or worse"]
+    if number:
+        words[0] += f" in {', '.join(dict.fromkeys(row.run for row in audited.counted))}"
     words += [f"{audited.config.most} allowed"] if audited.config.most else []
     words += [f"{len(audited.passed)} that do not count"] if audited.passed else []
-    lines.append(f"{'ok' if audited.ok else 'FAILED'}: {', '.join(words)}; in {', '.join(audited.runs)}")
-    return "\n".join(lines)
+    return f"{'ok' if audited.ok else 'FAILED'}: {', '.join(words)}; runs checked: {', '.join(audited.runs)}"
 
 
 FORMATS: Final = {"text": as_text, "json": as_json, "junit": junit}

@@ -168,8 +168,8 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> Iterable[str]:
-    """The lines of the report."""
-    for area, one in report:
+    """The lines of the report, what is wrong first."""
+    for area, one in sorted(report, key=lambda row: -_RANKS.index(row[1].state)):
         yield f"{_MARKS[one.state]:4}  {area:9}  {one.found}"
         if one.fix:
             yield f"{'':4}  {'':9}  → {one.fix}"

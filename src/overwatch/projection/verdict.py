@@ -61,7 +61,8 @@ def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:
             item.problem.id,
         ),
     )
-    return tuple(_finding(item, ended_at) for item in ordered)
+    # That it is lost was found when nothing came any more: this goes on.
+    return tuple(_finding(item, None if item.problem.code == "run-lost" else ended_at) for item in ordered)
 
 
 def _finding(item: Open, ended_at: float | None) -> Finding:
