@@ -52,6 +52,9 @@ export const PAGES = [
 bind(PAGES.filter(([, , key]) => key).map(([page, , key = "", does]) => ({ keys: [key], shown: key, does: `${does}, or back`,
   run: (ctx) => ctx.link.go({ page: ctx.link.place.page === page ? "flight" : page }) })));
 
+/** So long nothing is said of a collector that has not answered yet. */
+const WELCOME_MS = 800;
+
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
@@ -76,10 +79,12 @@ async function start() {
 
   /** @param {Snapshot} snapshot */
   function take(snapshot) {
+    if (!ctx.snapshot) byId("main").replaceChildren();
     ctx.snapshot = snapshot;
     redraw();
   }
   function draw() {
+    if (!ctx.snapshot) return byId("main").replaceChildren(welcome(ctx));
     shown(ctx).forEach((panel) => drawOne(ctx, panel));
     place(ctx);
   }
@@ -134,6 +139,18 @@ function place(ctx) {
       node: /** @type {Drawn} */ (MADE.get(panel.name)).node, update: () => {},
     }));
   }
+}
+
+/** What is shown before there is a run: that there is none, and how one begins. @param {Context} ctx */
+function welcome({ link: { place: { run } }, source: { connection: { state, reason, since } } }) {
+  if (state === "down") return h("p", { class: "muted" }, `The collector does not answer: ${reason}`);
+  if (state !== "connecting" || Date.now() - since < WELCOME_MS) return h("p", { class: "muted" }, "Connecting …");
+  return h("section", { class: "welcome" },
+    h("h2", {}, run ? `Waiting for run ${run}` : "No run yet"),
+    h("p", {}, "The collector is up and has received nothing" + (run ? " of it." : ".")),
+    h("p", {}, "In your trainer:"),
+    h("pre", {}, "import overwatch.sdk\nrun = overwatch.sdk.start()\nrun.update(kl_divergence=kl, ...)  # after each update"),
+    h("p", {}, "Or a program that knows nothing of Overwatch:"), h("pre", {}, "overwatch watch -- python train.py"));
 }
 
 /** A line for what was just done, or could not be. @param {string} text */

@@ -37,6 +37,19 @@ def test_a_collectors_page_shows_its_run(tmp_path: Path, page_of: PageOf) -> Non
         page.close()
 
 
+def test_a_page_without_a_run_says_so_until_there_is_one(tmp_path: Path, page_of: PageOf) -> None:
+    """With the lines that begin one, and no empty panels."""
+    with collecting(tmp_path) as (service, url):
+        page = page_of(url)
+        expect(page.locator("main h2")).to_have_text(["No run yet"])
+        expect(page.locator("main")).to_contain_text("overwatch watch -- python train.py")
+        trained(service, "digits-1", [running.run_started(), running.update(0.5)])
+
+        assert text(shown(page), "h1") == "digits-1"
+        expect(page.locator(".welcome")).to_have_count(0)
+        page.close()
+
+
 def test_a_recordings_page_shows_its_end_and_goes_back(tmp_path: Path, page_of: PageOf) -> None:
     """The transport is there, and one second back is another moment, which the address has."""
     with collecting(tmp_path) as (service, _):
