@@ -120,7 +120,7 @@ def collect(
 @click.option("--exit-code", is_flag=True, help="End with 10 for a warning, 20 for a critical verdict.")
 @click.option(
     "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
-    help="So much of the recording was on it before, for its charts.",
+    help="Fill the charts with this many seconds before --at.",
 )  # fmt: skip
 def tui(**options: Any) -> None:
     """Watch a run in the terminal, live or from a recording.
@@ -176,8 +176,8 @@ def simulate(
 ) -> None:
     """Send a scripted run, with faults, to a collector or into a recording.
 
-    Without --endpoint and --out it goes to the collector of this machine. Give --fault NAME@SECOND once
-    for each fault; a name that is not known lists them all.
+    Without --endpoint and --out it goes to the collector of this machine. Repeat --fault for several faults;
+    an unknown name prints all names.
     """
     from overwatch.cli import simulate as simulation
 
