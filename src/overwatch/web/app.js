@@ -52,7 +52,7 @@ export const PAGES = [
 bind(PAGES.filter(([, , key]) => key).map(([page, , key = "", does]) => ({ keys: [key], shown: key, does: `${does}, or back`,
   run: (ctx) => ctx.link.go({ page: ctx.link.place.page === page ? "flight" : page }) })));
 
-/** So long nothing is said of a collector that has not answered yet. */
+/** How long a collector may take for its first snapshot, before the page shows that it has no run. */
 const WELCOME_MS = 800;
 
 /** @param {string} id */
