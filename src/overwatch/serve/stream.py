@@ -311,7 +311,7 @@ class ViewApi:
     async def _send(self, socket: web.WebSocketResponse, text: bytes) -> None:
         """Send one message, in a task that goes on where this one is cancelled, as a reader's end does.
 
-        aiohttp packs a large message in a task of its own: nobody would hear that the reader was gone.
+        aiohttp packs a large message in a task of its own, whose error nothing would retrieve.
         """
         sending = asyncio.create_task(socket.send_frame(text, WSMsgType.TEXT))
         self._sending.add(sending)
