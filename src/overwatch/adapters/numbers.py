@@ -1,16 +1,21 @@
 """What a library logs in one call, as numbers of an update.
 
-Rules: a name that the library's table has fills its row, in the row's unit. Every other number is custom,
-under its own name. What is no single number is left out; an array or a tensor of one element is a number,
-on whatever device. Must not know a library's classes.
+Rules: a name that the library's table has fills its row, in the row's unit; a name of the catalogue that the
+table does not leave out is that of `run.update`. Every other number is custom, under its own name. What is no
+single number is left out; an array or a tensor of one element is a number, on whatever device. Must not know
+a library's classes.
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from overwatch.catalog import CUSTOM_PREFIX, Library, recognise
+from overwatch.catalog import CUSTOM_PREFIX, Library, Scope, meaning, recognise
+
+_OF_ANY_MODEL: Final = frozenset({Library.LIGHTNING, Library.TRANSFORMERS})
+"""What these train need not be a policy: the KL of an autoencoder is none of the catalogue's."""
 
 
 def scalar(value: object) -> float | None:
@@ -41,16 +46,34 @@ def flat(values: Mapping[str, Any], joint: str, before: str = "") -> Iterator[tu
 
 
 def numbers(logged: Mapping[str, Any], library: Library) -> dict[str, float]:
-    """The numbers of one call: by short name of the row that the library means, else by custom name."""
+    """The numbers of one call, as `run.update` takes them: by row that the library means, else by name.
+
+    Of several names of a row the library's comes first; the others are custom.
+    """
+    values = {name: number for name, value in logged.items() if (number := scalar(value)) is not None}
+    keys = {name: _key(name, library) for name in values}
     found: dict[str, float] = {}
-    for name, value in logged.items():
-        number = scalar(value)
-        if number is None:
-            continue
-        meant = recognise(name, library)
-        if meant is None or meant[0].short in found:
-            found[f"{CUSTOM_PREFIX}{name}"] = number
-        else:
-            row, scale = meant
-            found[row.short] = number * scale
+    for name in sorted(values, key=lambda name: keys[name].rank):
+        key, scale, _ = keys[name]
+        if key in found:
+            key, scale = f"{CUSTOM_PREFIX}{name}", 1.0
+        found[key] = values[name] * scale
     return found
+
+
+class _Key(NamedTuple):
+    name: str
+    """As `run.update` takes it."""
+    scale: float
+    rank: int
+    """0 of the library's own table, 1 of the catalogue, 2 of neither."""
+
+
+@lru_cache(8192)
+def _key(name: str, library: Library) -> _Key:
+    row = recognise(name, library)
+    if row is not None:
+        return _Key(row[0].short, row[1], 0)
+    if library not in _OF_ANY_MODEL and meaning(name, Scope.POLICY, library=library) is not None:
+        return _Key(name, 1.0, 1)
+    return _Key(f"{CUSTOM_PREFIX}{name}", 1.0, 2)

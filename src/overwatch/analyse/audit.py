@@ -103,7 +103,7 @@ def unknown(run_history: RunHistory) -> dict[str, str | None]:
 
 def _near(name: str, known: list[str]) -> list[str]:
     last = name.rpartition("/")[2].lower()
-    return difflib.get_close_matches(last, known, 1, 0.75)
+    return [near for near in difflib.get_close_matches(last, known, 1, 0.75) if near != name]
 
 
 def config_keys(hint: str, config: Mapping[str, str]) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ __all__ = [
     "find",
     "find_split",
     "head_of",
+    "is_word",
     "key_of",
     "known_in",
     "label_name",
@@ -123,6 +124,15 @@ _IN_LIBRARY: Final = {
     for names in LIBRARIES
     for alias in names.rows.get(row.short, ())
 }
+_WORDS: Final = {
+    word: row
+    for row in ROWS
+    if row.scope is Scope.POLICY
+    for word in (row.short, *(alias.name for alias in row.aliases if alias.library is Library.PLAIN))
+}
+"""What the catalogue itself calls the policy's rows, whoever writes."""
+_AREAS_OF_TRAINING: Final = frozenset({"train", "training", "rollout", "policy", "metrics"})
+"""Parts before `/` that group numbers and change no meaning; `eval/` and `loss/` do."""
 _TABLES: Final = {names.library: names for names in LIBRARIES}
 _SCALED: Final = {
     alias.name: (row, alias.scale)
@@ -132,6 +142,7 @@ _SCALED: Final = {
 }
 
 
+_NOT_POLICY: Final = tuple(scope for scope in Scope if scope is not Scope.POLICY)
 _CHOICES: Final = {row.name: row.chooses for row in ROWS if row.chooses is not None}
 _BARE: Final[dict[str, tuple[Library, ...]]] = {}
 for _row in ROWS:
@@ -143,20 +154,40 @@ for _row in ROWS:
 def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
     """The row of a full name, or of a short name or an alias within `scope`; `None` if no row has it.
 
-    Of the policy every spelling counts that `overwatch catalog show` knows, and a word that the users of a
-    preset mean otherwise is theirs under that `preset`. Without a scope, an alias that rows of several scopes
-    have means none of them.
+    Of the policy every spelling counts that `overwatch catalog show` knows, also below `train/` and its kind,
+    and a word that the users of a preset mean otherwise is theirs under that `preset`. Without a scope, an
+    alias that rows of several scopes have means none of them.
+
+    >>> find("train/return", Scope.POLICY).short, find("eval/entropy", Scope.POLICY)
+    ('return', None)
     """
     row = BY_NAME.get(name)
     if row is None and scope is not None:
         name = WORDS.get(preset or "", {}).get(name, name) if scope is Scope.POLICY else name
         row = _BY_SHORT.get((scope, name)) or _BY_ALIAS.get((scope, name))
-        is_loose = row is None and scope is Scope.POLICY and not name.startswith(CUSTOM_PREFIX)
-        return _loosely(name) if is_loose else row
+        if row is not None or scope is not Scope.POLICY or name.startswith(CUSTOM_PREFIX):
+            return row
+        word = _word(name)
+        return _WORDS.get(WORDS.get(preset or "", {}).get(word, word)) or _loosely(name)
     if row is None:
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
         row = meant[0] if len(meant) == 1 else None
     return row
+
+
+def _word(name: str) -> str:
+    """A name without the area of training that it is in."""
+    area, _, word = name.partition("/")
+    return word if area.lower() in _AREAS_OF_TRAINING else name
+
+
+def is_word(name: str) -> bool:
+    """Whether the catalogue itself has a name of the policy, so that it shows no library.
+
+    >>> is_word("value_loss"), is_word("train/value_loss"), is_word("losses/value_loss")
+    (True, True, False)
+    """
+    return name in BY_NAME or _word(name) in _WORDS
 
 
 def row_of(key: str, scope: Scope = Scope.POLICY) -> Metric | None:
@@ -194,9 +225,9 @@ def _loosely(name: str) -> Metric | None:
 
 
 def recognise(name: str, library: Library) -> tuple[Metric, float] | None:
-    """The policy's row that a library means by a name, and what its number is multiplied by; `None` for none.
+    """The policy's row that a library's table has for a name, and what scales its number; or `None`.
 
-    Only what the library's own table has counts, and full names: a word of ours may be another thing there.
+    `meaning` tries the catalogue's words after the table.
 
     >>> recognise("train/entropy_loss", Library.SB3)[1], recognise("entropy", Library.SB3)
     (-1.0, None)
@@ -227,6 +258,8 @@ def meaning(
         if name in _SCALED:
             return _SCALED[name]
     row = find(name, scope, preset)
+    if row is None and scope is None and not any((other, name) in _BY_SHORT for other in _NOT_POLICY):
+        row = _BY_SHORT.get((Scope.POLICY, name))
     return None if row is None else (row, 1.0)
 
 

@@ -59,7 +59,7 @@ class Library(Enum):
     TRANSFORMERS = "transformers"
     RL_DRAFT = "rl.* draft"
     PLAIN = "by hand"
-    """What people write into a call of their own."""
+    """What people write into a call of their own; `none` where a library is asked for."""
 
 
 UNTABLED: Final = frozenset({Library.RL_DRAFT, Library.PLAIN})
@@ -69,15 +69,17 @@ UNTABLED: Final = frozenset({Library.RL_DRAFT, Library.PLAIN})
 def parse_library(name: str) -> Library:
     """The library of this name, however it is written; raises `ValueError` that names the known.
 
-    >>> parse_library("stable-baselines3").value, parse_library("nemo rl").value
-    ('SB3', 'NeMo-RL')
+    `none` is `Library.PLAIN`: no library's table is tried, whatever the names look like.
+
+    >>> parse_library("stable-baselines3").value, parse_library("nemo rl").value, parse_library("none").name
+    ('SB3', 'NeMo-RL', 'PLAIN')
     """
     found = _BY_WORD.get(_plain(name))
     if found is None:
         near = difflib.get_close_matches(_plain(name), _BY_WORD, n=1)
         hint = f"did you mean {_BY_WORD[near[0]].value!r}?" if near else ""
         known = ", ".join(library.value for library in Library if library not in UNTABLED)
-        raise ValueError(f"no library is called {name!r}; {hint or f'known are {known}'}")
+        raise ValueError(f"no library is called {name!r}; {hint or f'known are {known}, none'}")
     return found
 
 
@@ -86,7 +88,8 @@ def _plain(name: str) -> str:
 
 
 _OTHER_WORDS: Final = {"stablebaselines3": Library.SB3, "sb3contrib": Library.SB3, "rayrllib": Library.RLLIB,
-                       "miles": Library.SLIME, "pytorchlightning": Library.LIGHTNING}  # fmt: skip
+                       "miles": Library.SLIME, "pytorchlightning": Library.LIGHTNING,
+                       "none": Library.PLAIN}  # fmt: skip
 _BY_WORD: Final = {
     **{_plain(library.value): library for library in Library if library not in UNTABLED},
     **_OTHER_WORDS,

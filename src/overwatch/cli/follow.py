@@ -21,10 +21,10 @@ FORMATS: Final = ("wandb", "tensorboard", "jsonl", "csv")
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """What both commands take."""
-    libraries = [names.library.value for names in LIBRARIES]
+    libraries = [*(names.library.value for names in LIBRARIES), "none"]
     for option in reversed((
         click.option("--library", type=click.Choice(libraries, case_sensitive=False),
-                     help="Whose names these are; found by the names without."),
+                     help="Whose names these are; found by the names without; none: the catalogue's alone."),
         click.option("--format", "fmt", type=click.Choice(FORMATS),
                      help="Read only this of a folder."),
         click.option("--pattern", metavar="REGEX", help="Read text; named groups are numbers."),

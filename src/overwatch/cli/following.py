@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from overwatch import discovery
-from overwatch.catalog import Library
+from overwatch.catalog import parse_library
 from overwatch.cli.simulate import DEFAULT_ENDPOINT, DRAIN_S, SLICE_S
 from overwatch.cli.streams import warn
 from overwatch.follow.base import Reader
@@ -268,7 +268,7 @@ def _reader_of(options: dict[str, Any]) -> Callable[[], Reader] | None:
 def _declared_of(options: dict[str, Any]) -> Declared:
     """What the options state of a run."""
     named = options["library"]
-    library = None if named is None else next(one for one in Library if one.value.lower() == named.lower())
+    library = None if named is None else parse_library(named)
     settings = [one.partition("=") for one in options["settings"]]
     if odd := [name for name, equals, _ in settings if not equals or not name]:
         raise click.UsageError(f"--config {odd[0]!r} is no setting; write NAME=VALUE")

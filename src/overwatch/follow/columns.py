@@ -1,18 +1,21 @@
 """Which of a row's numbers is its step, its update, and its time; and which library wrote it.
 
 Rules: a column is known by its name, in the order of the tables here, and by its values: a time is one that a
-calendar has. Must not know formats.
+calendar has. A long table, a name and a value a row, is read as rows of a moment. Must not know formats.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from overwatch.adapters.numbers import scalar
-from overwatch.catalog import Library, recognise
+from overwatch.catalog import Library, Scope, meaning
 from overwatch.catalog.libraries.guess import library_of
+from overwatch.follow.base import Logged
 
 UPDATES: Final = (
     "time/iterations", "training_iteration", "training/global_step", "update", "updates", "iteration",
@@ -32,6 +35,10 @@ ELAPSED: Final = (
     "elapsed_s",
 )  # fmt: skip
 """Columns with the seconds since the run began."""
+_NAMED: Final = ("metric", "tag")
+"""Columns of a long table that name the number in `value`: `overwatch export --to csv` has the first."""
+_ABOUT: Final = frozenset({*_NAMED, "value", "run", "unit", "gpu", "at", "steps"})
+"""Columns of a long table that are no part of its moment, or are named otherwise there."""
 _EARLIEST_S: Final = 5e8
 """Unix seconds of 1985: smaller numbers are no time of a calendar."""
 _LONGEST_S: Final = 1e9
@@ -56,7 +63,7 @@ class Columns:
         self._chosen = chosen
         self._names: set[str] = set()
         self.library = chosen.library
-        """Who wrote the names; `None` while no library is known by them."""
+        """Who wrote the names; `None` while no library is known by them, and the catalogue's count."""
         self.hits = 0
         """How many of the names are known."""
 
@@ -68,11 +75,9 @@ class Columns:
         self._names |= new
         before = self.library
         self.library = self._chosen.library or library_of(self._names)
-        self.hits = 0 if self.library is None else self._hits(self.library)
+        known = (meaning(name, Scope.POLICY, library=self.library) for name in self._names - _PLACES)
+        self.hits = sum(row is not None for row in known)
         return self.library != before
-
-    def _hits(self, library: Library) -> int:
-        return sum(recognise(name, library) is not None for name in self._names)
 
     def update_of(self, values: Mapping[str, Any]) -> int | None:
         """The number of the update, where a column counts them or the user named one."""
@@ -99,7 +104,37 @@ class Columns:
         }
 
 
-_PLACES: Final = frozenset((*UPDATES, *STEPS, *TIMES, *ELAPSED))
+_PLACES: Final = frozenset((*UPDATES, *STEPS, *TIMES, *ELAPSED, "second"))
+
+
+def wide(rows: Sequence[Logged]) -> Sequence[Logged]:
+    """Rows of a long table, those of a moment as one and in order of time; all others as they are.
+
+    >>> cells = {"metric": "kl", "value": 0.1, "time": 6e8}, {"metric": "loss", "value": 2.0, "time": 6e8}
+    >>> [row.values for row in wide([Logged(values=one) for one in cells])]
+    [{'time': 600000000.0, 'kl': 0.1, 'loss': 2.0}]
+    """
+    if not any(_name_of(row.values) for row in rows):
+        return rows
+    moments: dict[tuple[object, ...], Logged] = {}
+    for place, row in enumerate(rows):
+        name, values = _name_of(row.values), row.values
+        if name is None:
+            moments[place,] = row
+            continue
+        about = {key: value for key, value in values.items() if key not in _ABOUT}
+        about |= {"env_steps": values["steps"]} if "steps" in values else {}
+        of_moment = moments.setdefault(tuple(about.items()), msgspec.structs.replace(row, values=about))
+        of_moment.values[name] = values["value"]
+    return sorted(moments.values(), key=lambda row: calendar(row.values.get("time")) or 0.0)
+
+
+def _name_of(values: Mapping[str, Any]) -> str | None:
+    """Of a row of a long table the name of its number."""
+    name = next((values[column] for column in _NAMED if isinstance(values.get(column), str)), None)
+    if name is None or "value" not in values:
+        return None
+    return "/".join(part for part in (name, values.get("gpu")) if part)
 
 
 def _first(values: Mapping[str, Any], names: Iterable[str]) -> float | None:

@@ -115,8 +115,8 @@ class Run:
         """Whose names it has, in a line."""
         library, kinds = self.story.columns.library, {file.path.name for file in self.files}
         names = f"{self.story.columns.hits} names known"
-        by = "no library is known by its names" if library is None else f"{library.value}, {names}"
-        return f"run {self.run_id} ({', '.join(sorted(kinds)[:3])}): {by}"
+        by = "no library" if library is None else library.value
+        return f"run {self.run_id} ({', '.join(sorted(kinds)[:3])}): {by}, {names}"
 
     def outline(self) -> str:
         """What was read, in a line."""

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.adapters.starting import SETTINGS
-from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Scope
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
-from overwatch.follow.columns import ENV_STEPS, Chosen, Columns, calendar
+from overwatch.follow.columns import ENV_STEPS, Chosen, Columns, calendar, wide
 from overwatch.sdk.identity import config_text
 from overwatch.sdk.launch import with_max_entropy
-from overwatch.sdk.names import DIALECT, Dialect, Names
+from overwatch.sdk.names import DIALECT, Dialect, Names, custom_name
 from overwatch.sdk.values import RefusedError
 from overwatch.simulate import Moment
 
@@ -45,6 +45,11 @@ _OF_EPISODES: Final = frozenset(
     }
 )
 """Rows that show nothing of an update: libraries log them at the end of an episode, too."""
+_OF_MACHINES: Final = (
+    "gpu/", "host/", "env/envs_not_ok", "env/task_metric", "run/steps_per_s",
+    "hw.", "system.", "overwatch.gpu.", "overwatch.envs.", "overwatch.run.",
+)  # fmt: skip
+"""How names begin of numbers that `overwatch export` writes and that are of no update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,7 @@ class Story:
         """Events of these rows, which were all there at `file_ns`, the newest time that they can have."""
         if not rows:
             return
+        rows = wide(rows)
         self.columns.see(name for row in rows for name in row.values)
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):
             if self.started is None:
@@ -186,14 +192,21 @@ class Story:
         else:
             found = numbers(values, library)
         full = self._full.policies(found)
-        return {full[name]: value for name, value in found.items() if name in full}
+        return {_of_policy(full[name]): value for name, value in found.items() if name in full}
 
     def _is_update(self, named: Iterable[str]) -> bool:
         """Whether a row is of an update: by what it has of the policy, where its names are known."""
         known = [name for name in named if name in BY_NAME]
         if known:
             return any(name not in _OF_EPISODES for name in known)
-        return self.columns.library is None
+        is_of_machines = all(name.removeprefix(CUSTOM_PREFIX).startswith(_OF_MACHINES) for name in named)
+        return self.columns.library is None and not is_of_machines
+
+
+def _of_policy(full: str) -> str:
+    """The name of a number of the policy: rows of machines are shown as custom numbers."""
+    row = BY_NAME.get(full)
+    return full if row is None or row.scope is Scope.POLICY else custom_name(full)
 
 
 def _first(settings: Mapping[str, str], names: Iterable[str]) -> str | None:

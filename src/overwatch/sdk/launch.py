@@ -87,7 +87,8 @@ def start(
     - `words`: what the codes of `run.rollout` count into.
     - `preset`: whose limits judge this run, `ppo`, `ppo-continuous`, `grpo` or `esper`; else
       `OVERWATCH_PRESET`, else the one of `algo`, else `grpo` where names of GRPO come, else `ppo`.
-    - `library`: whose names `run.update` is given, e.g. `sb3` or `TRL`: the library's own table comes first.
+    - `library`: whose names `run.update` is given, e.g. `sb3` or `TRL`: the library's own table comes first,
+      then the catalogue's names. `none`: these alone.
     - `resumed`: updates that lie behind it, where it goes on from a checkpoint of the same run; what it
       repeats of a life before, by the numbers of updates and steps, is counted once.
     - `modes`: `amp`, `compile`, `ddp`.

@@ -58,7 +58,7 @@ class Names:
         """`warn` logs a line once about a thing; `refuse` counts a value that is left out."""
         (self._preset, self._library), self._warn, self._refuse = dialect, warn, refuse
         self._policy: dict[str, str] = {}
-        if self._library is None:
+        if self._library in (None, Library.PLAIN):
             self._policy = {row.short: row.name for row in of_scope(Scope.POLICY)}
         self._scales: dict[str, float] = {}
         """What a number of a name is multiplied by, where its unit is not its row's."""
@@ -149,9 +149,9 @@ class Names:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        if self._library is not None or name.startswith(CUSTOM_PREFIX):
+        if self._library not in (None, Library.PLAIN) or name.startswith(CUSTOM_PREFIX):
             return full
-        if libraries := known_in(name):
+        if self._library is None and (libraries := known_in(name)):
             stated = ", ".join(repr(library.value) for library in libraries)
             hint = (
                 f"{name!r} means a metric in {stated} alone; with start(library=…) it is that. Sent as {full}"
@@ -159,7 +159,7 @@ class Names:
             self._warn(f"library {name}", hint)
             return full
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
-        if close and head_of(name) is None:
+        if close and close[0] != name and head_of(name) is None:
             hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
             self._warn(f"close name {name}", hint)
         return full

@@ -48,12 +48,25 @@ def test_a_number_is_given_in_the_unit_and_sign_of_its_row() -> None:
     assert numbers({"train/entropy_loss": -0.5}, Library.SB3) == {"entropy_nats": 0.5}
 
 
-def test_a_word_of_ours_is_not_taken_for_a_librarys() -> None:
-    """Its entropy may be in nats, its KL of another policy."""
-    assert numbers({"entropy": 1.2, "overwatch.policy.entropy": 0.5}, Library.SKRL) == {
-        "overwatch.custom.entropy": 1.2,
-        "entropy": 0.5,
+def test_a_name_of_the_catalogue_is_known_beside_a_librarys() -> None:
+    """The library's own name of the row comes first; what its table leaves out stays out."""
+    logged = {"kl_divergence": 0.2, "train/approx_kl": 0.1, "train/ent_coef": 0.01, "mine": 3.0}
+    assert numbers(logged, Library.SB3) == {
+        "kl_divergence": 0.1,
+        "overwatch.custom.kl_divergence": 0.2,
+        "overwatch.custom.train/ent_coef": 0.01,
+        "overwatch.custom.mine": 3.0,
     }
+    assert numbers({"value_loss": 2.0, "train/return": 9.0}, Library.SKRL) == {
+        "value_loss": 2.0,
+        "train/return": 9.0,
+    }
+
+
+@pytest.mark.parametrize("library", [Library.LIGHTNING, Library.TRANSFORMERS])
+def test_what_trains_any_model_has_a_policys_names_in_its_table_alone(library: Library) -> None:
+    """The KL of an autoencoder is no policy's."""
+    assert numbers({"kl_divergence": 1.2}, library) == {"overwatch.custom.kl_divergence": 1.2}
 
 
 def test_the_second_name_of_a_row_is_custom() -> None:

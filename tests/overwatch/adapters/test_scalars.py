@@ -119,12 +119,13 @@ def test_what_a_library_logs_between_updates_is_none() -> None:
     assert [list(one.values) for one in received.of(Measured)] == [["overwatch.custom.perf/_fps"]]
 
 
-def test_numbers_of_no_library_are_custom_updates() -> None:
-    """Nothing is guessed: an entropy by hand may be a share or nats."""
+def test_numbers_of_no_library_are_those_of_run_update() -> None:
+    """The catalogue's names fill their rows, all others are custom."""
     scalars, received = _scalars()
-    _add(scalars, 1, entropy=0.7, my__loss=2.0)
+    _add(scalars, 1, entropy=0.7, train__value_loss=3.0, my__loss=2.0)
     scalars.close()
-    assert _updates(received) == [(1, {"overwatch.custom.entropy": 0.7, "overwatch.custom.my/loss": 2.0})]
+    rows = {"overwatch.policy.entropy": 0.7, "overwatch.policy.value_loss": 3.0}
+    assert _updates(received) == [(1, rows | {"overwatch.custom.my/loss": 2.0})]
 
 
 def test_a_named_library_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +133,10 @@ def test_a_named_library_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None
     assert given_library("rl_games") is Library.RL_GAMES
     monkeypatch.setenv("OVERWATCH_LIBRARY", "skrl")
     scalars, received = _scalars()
-    _add(scalars, 1, losses__approx_kl=0.7)
+    _add(scalars, 1, train__entropy_loss=-0.7, train__policy_gradient_loss=0.1, train__approx_kl=0.2)
     scalars.close()
-    assert received.of(Update) == []
-    assert list(received.of(Measured)[0].values) == ["overwatch.custom.losses/approx_kl"]
+    ((_, values),) = _updates(received)
+    assert values["overwatch.custom.train/entropy_loss"] == -0.7
 
 
 def test_a_library_that_is_none_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,21 @@ def test_the_most_names_win() -> None:
     assert library_of(["losses/entropy", "losses/approx_kl", "charts/SPS", "info/kl"]) is Library.CLEANRL
 
 
-def test_plain_words_prove_nothing() -> None:
-    """Names of no library, or of many by hand."""
-    assert library_of(["my/number", "accuracy", "reward"]) is None
-    assert library_of([]) is None
+WORDS = ["return", "kl", "entropy", "clip_fraction", "explained_variance", "grad_norm", "value_loss", "loss"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        ["my/number", "accuracy", "reward"],
+        WORDS,
+        [f"train/{word}" for word in WORDS],
+        [*WORDS, "loss_critic", "kl_approx"],
+        ["charts/SPS", *(f"mine/{n}" for n in range(40))],
+    ],
+    ids=["none", "by hand", "catalogue", "train/", "more of the catalogue than of TorchRL", "a twentieth"],
+)
+def test_words_that_others_write_too_show_no_library(names: list[str]) -> None:
+    """Names by hand, the catalogue's own, and a few that are a library's by chance."""
+    assert library_of(names) is None

@@ -43,7 +43,7 @@ def values(event: Measured) -> dict[str, float]:
         (["train/approx_kl", "rollout/ep_rew_mean", "mine"], Library.SB3, 2),
         (["losses/policy_loss", "losses/approx_kl", "charts/learning_rate"], Library.CLEANRL, 3),
         (["learners/default_policy/vf_loss", "env_runners/episode_return_mean"], Library.RLLIB, 2),
-        (["step", "loss", "kl"], None, 0),
+        (["step", "loss", "kl", "mine"], None, 2),
     ],
 )
 def test_the_library_with_the_most_names_wrote_them(

@@ -1,36 +1,60 @@
-"""Which library writes: the one whose table has most of the names that were seen.
+"""Which library writes: the one whose table has most of the names that the catalogue itself does not have.
 
-Rules: a name that means something in one library only when that library is known proves nothing, nor does a
-single word, which people write by hand. Of equals the first in the order of `LIBRARIES` is taken. Pure.
+Rules: a word of the catalogue proves nothing, nor does a name that means something in a library only when
+that library is known, nor a single word, which people write by hand. A word of the catalogue that a library
+does not have speaks against it. Of equals the first in the order of `LIBRARIES` is the library. Pure.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Final
 
+from overwatch.catalog import is_word
 from overwatch.catalog.alias import Library
 from overwatch.catalog.libraries import LIBRARIES
+from overwatch.catalog.libraries.base import Names
+
+LEAST_SHARE: Final = 0.05
+"""Of all names; RLlib's table has an eighth of what it logs, for there are many modules and connectors."""
 
 
 def library_of(names: Iterable[str]) -> Library | None:
-    """The library that has most of these names; `None` where no library has any.
+    """The library that has most of these names; `None` where they show none.
 
     >>> library_of(["losses/value_loss", "charts/SPS", "charts/episodic_return"])
     <Library.CLEANRL: 'CleanRL'>
-    >>> library_of(["loss", "accuracy"])
+    >>> library_of(["return", "kl", "clip_fraction", "value_loss"]), library_of(["train/value_loss"])
+    (None, None)
     """
-    votes = Counter(library for name in names for library in _owners().get(name, ()))
-    order = [one.library for one in LIBRARIES]
-    return max(votes, key=lambda library: (votes[library], -order.index(library)), default=None)
+    seen = tuple(names)
+    votes = Counter(library for name in seen for library in _owners().get(name, ()))
+    words = [name for name in seen if is_word(name)]
+    shown = [
+        (votes[table.library], table.library)
+        for table in LIBRARIES
+        if votes[table.library] > max(LEAST_SHARE * len(seen), sum(not _has(table, word) for word in words))
+    ]
+    return max(shown, key=lambda vote: vote[0], default=(0, None))[1]
+
+
+def _has(table: Names, name: str) -> bool:
+    return name in _names(table.library) or table.leaves(name)
+
+
+@cache
+def _names(library: Library) -> frozenset[str]:
+    tables = (table for table in LIBRARIES if table.library is library)
+    return frozenset(alias.name for table in tables for row in table.rows.values() for alias in row)
 
 
 @cache
 def _owners() -> Mapping[str, tuple[Library, ...]]:
-    """By name, the libraries that have it."""
+    """By name that shows a library, the libraries that have it."""
     owners: dict[str, tuple[Library, ...]] = {}
     for one in LIBRARIES:
         aliases = (alias for row in one.rows.values() for alias in row)
         for name in {alias.name for alias in aliases if not alias.is_bare} | set(one.left):
-            if not name.isalpha():
+            if not name.isalpha() and not is_word(name):
                 owners[name] = (*owners.get(name, ()), one.library)
     return owners
