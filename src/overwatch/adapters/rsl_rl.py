@@ -3,11 +3,11 @@
     from overwatch.adapters.rsl_rl import watch
     watch(runner)
 
-Rules: `runner.learn()` is a run. Names are those that the logger writes, also where it has no folder and
-writes nothing. Every rank reports. Must not change `cfg["logger"]`: its writer writes beside.
+Rules: `runner.learn()` is a run. Every scalar of the logger's writer is reported; where it has no folder, and
+so no writer, what it would write. Every rank reports. Must not change `cfg["logger"]`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from overwatch import sdk
@@ -50,24 +50,46 @@ class _Runner:
         self._report = EnvReporter(self.watched.run, runner.env.num_envs, str(runner.device))
         self.watched.after(runner.env, "step", self._step)
         self.watched.after(runner.alg, "update", lambda *_: None, "learn")
+        self._written: dict[str, Any] = {}
+        self._extras: list[Mapping[str, Any]] = []
+        self.watched.after(runner.logger, "init_logging_writer", self._look_at_writer)
         self.watched.after(runner.logger, "log", self._log)
+        self._look_at_writer()
+
+    def _look_at_writer(self, *_: Any) -> None:
+        """rsl_rl makes its writer when `learn()` begins."""
+        if writer := getattr(self._runner.logger, "writer", None):
+            self.watched.after(writer, "add_scalar", self._wrote)
+
+    def _wrote(self, _: Any, __: float, tag: str, value: Any, *___: Any, **____: Any) -> None:
+        self._written[tag] = value
 
     def settle(self) -> None:
         """The newest rewards."""
         self._report.flush()
 
     def _step(self, result: Any, seconds: float, *_: Any) -> None:
-        _, rewards, dones, _ = result
+        _, rewards, dones, extras = result
         self._report.turn(column(rewards), seconds, column(dones))
+        if not getattr(self._runner.logger, "writer", None):
+            self._extras.append(extras.get("episode") or extras.get("log") or {})
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
-        found = numbers(written(self._runner.logger, logged), Library.RSL_RL)
+        tags = self._written or written(self._runner.logger, logged, self._extras)
+        self._written, self._extras = {}, []
+        found = numbers(tags, Library.RSL_RL)
         self.watched.run.update(update=logged["it"], update_time=self.watched.update_time(), **found)
 
 
-def written(logger: Any, logged: Mapping[str, Any]) -> dict[str, Any]:
-    """What the logger writes of one iteration, by the tags that it writes."""
-    tags: dict[str, Any] = {f"Loss/{name}": value for name, value in logged["loss_dict"].items()}
+def written(
+    logger: Any, logged: Mapping[str, Any], extras: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """What the logger would write of one iteration; of `extras`, one mapping a step, means over the steps."""
+    by_name: dict[str, list[float]] = {}
+    for name, value in ((name, value) for of_step in extras for name, value in of_step.items()):
+        by_name.setdefault(name if "/" in name else f"Episode/{name}", []).extend(column(value).reshape(-1))
+    tags: dict[str, Any] = {name: sum(all_) / len(all_) for name, all_ in by_name.items() if all_}
+    tags |= {f"Loss/{name}": value for name, value in logged["loss_dict"].items()}
     tags["Loss/learning_rate"] = logged["learning_rate"]
     tags["Policy/mean_std"] = logged["action_std"].mean()
     tags["Perf/collection_time"] = logged["collect_time"]

@@ -28,22 +28,97 @@ def _ended(received: Received) -> list[tuple[int, float, float]]:
     ]
 
 
-def test_an_iteration_of_rsl_rl_gets_the_tags_of_its_writer() -> None:
-    """A mean of no episodes is none."""
-    logger = SimpleNamespace(rewbuffer=deque([1.0, 3.0]), lenbuffer=deque())
-    logged = {
-        "loss_dict": {"surrogate": 0.1, "entropy": 2.0},
-        "learning_rate": 1e-3,
-        "action_std": torch.tensor([1.0, 0.5]),
-        "collect_time": 0.2,
-        "learn_time": 0.3,
-    }
+class RslWriter:
+    """A writer that keeps what it is given."""
 
-    tags = rsl_rl.written(logger, logged)
+    def __init__(self) -> None:
+        self.written: dict[str, Any] = {}
 
-    assert tags["Train/mean_reward"] == 2.0
-    assert "Train/mean_episode_length" not in tags
-    assert (tags["Loss/surrogate"], tags["Loss/entropy"], float(tags["Policy/mean_std"])) == (0.1, 2.0, 0.75)
+    def add_scalar(self, tag: str, value: Any, _: int) -> None:
+        """Write."""
+        self.written[tag] = value
+
+
+class RslLogger:
+    """Writes losses, what the env states and a tag of its own, if it has a folder."""
+
+    def __init__(self, *, has_folder: bool) -> None:
+        self.rewbuffer, self.lenbuffer = deque([1.0, 3.0]), deque[float]()
+        self._has_folder = has_folder
+        self.writer: RslWriter | None = None
+
+    def init_logging_writer(self) -> None:
+        """Begin."""
+        self.writer = RslWriter() if self._has_folder else None
+
+    def log(self, *, it: int, loss_dict: dict[str, float], **_: Any) -> None:
+        """Write an iteration."""
+        if self.writer is not None:
+            for name, value in loss_dict.items():
+                self.writer.add_scalar(f"Loss/{name}", value, it)
+            for name, value in EXTRAS.items():
+                self.writer.add_scalar(name, torch.as_tensor(value).float().mean(), it)
+            self.writer.add_scalar("Rnd/weight", 0.5, it)
+            self.writer.add_scalar("Perf/total_fps", 1200, it)
+
+
+EXTRAS: dict[str, Any] = {
+    "Episode_Reward/track": torch.tensor(2.0), "Metrics/error": torch.tensor([1.0, 3.0]),
+    "Curriculum/level": 4,
+}  # fmt: skip
+"""Of IsaacLab's `extras["log"]`."""
+
+
+class RslRunner:
+    """Two envs, one step an iteration."""
+
+    device, current_learning_iteration = "cpu", 0
+
+    def __init__(self, *, has_folder: bool) -> None:
+        self.cfg = {"algorithm": {"class_name": "PPO"}}
+        self.env, self.alg = SimpleNamespace(num_envs=2, step=self._step), SimpleNamespace(update=dict)
+        self.logger = RslLogger(has_folder=has_folder)
+
+    def _step(self, _: Any) -> tuple[Any, ...]:
+        return None, torch.ones(2), torch.zeros(2), {"log": EXTRAS}
+
+    def learn(self, num_learning_iterations: int) -> None:
+        """Train."""
+        self.logger.init_logging_writer()
+        times = {"collect_time": 0.2, "learn_time": 0.3, "action_std": torch.tensor([1.0, 0.5])}
+        for it in range(num_learning_iterations):
+            self.env.step(None)
+            self.alg.update()
+            self.logger.log(it=it, loss_dict={"surrogate": 0.1, "entropy": 2.0}, learning_rate=1e-3, **times)
+
+
+def test_an_iteration_of_rsl_rl_has_all_that_its_writer_gets() -> None:
+    """What the library knows, what the env states and what no table has; nothing of the one before."""
+    run, received = local_run(2)
+    runner = RslRunner(has_folder=True)
+    rsl_rl.watch(runner, run)
+    runner.learn(2)
+
+    assert runner.logger.writer is not None
+    for values in _values(received):
+        assert (values[f"{ROW}policy_loss"], values[f"{ROW}entropy_nats"]) == (0.1, 2.0)
+        sent = {name.removeprefix(CUSTOM) for name in values if name.startswith(CUSTOM)}
+        assert sent == runner.logger.writer.written.keys() - {"Loss/surrogate", "Loss/entropy"}
+        assert (values[f"{CUSTOM}Metrics/error"], values[f"{CUSTOM}Perf/total_fps"]) == (2.0, 1200.0)
+    assert len(_values(received)) == 2
+
+
+def test_without_a_folder_an_iteration_of_rsl_rl_has_what_it_would_write() -> None:
+    """Losses, times, means of what the env stated; a mean of no episodes is none."""
+    run, received = local_run(2)
+    runner = RslRunner(has_folder=False)
+    rsl_rl.watch(runner, run)
+    runner.learn(1)
+
+    (values,) = _values(received)
+    assert (values[f"{ROW}return"], values[f"{ROW}action_std"]) == (2.0, 0.75)
+    assert f"{ROW}episode_length" not in values
+    assert [values[f"{CUSTOM}{name}"] for name in EXTRAS] == [2.0, 2.0, 4.0]
 
 
 class SkrlEnv:
