@@ -2,10 +2,11 @@
 
 Rules: a name that the library's table has fills its row, in the row's unit; a name of the catalogue that the
 table does not leave out is that of `run.update`. Every other number is custom, under its own name. What is no
-single number is left out; an array or a tensor of one element is a number, on whatever device. Must not know
-a library's classes.
+single number is left out, and named once in the log; an array or a tensor of one element is a number, on
+whatever device. Must not know a library's classes.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -13,6 +14,8 @@ from numbers import Real
 from typing import Any, Final, NamedTuple
 
 from overwatch.catalog import CUSTOM_PREFIX, Library, Scope, meaning, recognise
+
+log: Final = logging.getLogger("overwatch.adapters")
 
 _OF_ANY_MODEL: Final = frozenset({Library.LIGHTNING, Library.TRANSFORMERS})
 """What these train need not be a policy: the KL of an autoencoder is none of the catalogue's."""
@@ -36,6 +39,19 @@ def scalar(value: object) -> float | None:
     return scalar(value.item())
 
 
+def number_of(name: str, value: object) -> float | None:
+    """A number, as `scalar` has it; what is none is named in the log, once a name."""
+    number = scalar(value)
+    if number is None and value is not None:
+        _log_left_out(name, type(value).__name__)
+    return number
+
+
+@lru_cache(256)
+def _log_left_out(name: str, kind: str) -> None:
+    log.warning("%r is a %s, no single number: it is left out, each time", name, kind)
+
+
 def flat(values: Mapping[str, Any], joint: str, before: str = "") -> Iterator[tuple[str, Any]]:
     """Values within mappings, by names that are joined."""
     for key, value in values.items():
@@ -50,7 +66,9 @@ def numbers(logged: Mapping[str, Any], library: Library) -> dict[str, float]:
 
     Of several names of a row the library's comes first; the others are custom.
     """
-    values = {name: number for name, value in logged.items() if (number := scalar(value)) is not None}
+    values = {
+        name: number for name, value in logged.items() if (number := number_of(name, value)) is not None
+    }
     keys = {name: _key(name, library) for name in values}
     found: dict[str, float] = {}
     for name in sorted(values, key=lambda name: keys[name].rank):

@@ -41,7 +41,7 @@ def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str
     named: dict[str, Any] = {}
     for path, value in paths.items():
         area, module, name = (*path.split("/", 2), "", "")[:3]
-        if _is_absent(path, value, paths):
+        if scalar(value) is None or _is_absent(path, value, paths):
             continue
         if area == "learners" and module in modules:
             if name == _KL and not has_kl:

@@ -3,6 +3,7 @@
 Must not know which writer logs.
 """
 
+import inspect
 import itertools
 import logging
 import os
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from overwatch import sdk
+from overwatch.adapters.wandb_absent import entries_of
 from overwatch.catalog import Library, parse_library
 from overwatch.sdk import Run
 
@@ -30,6 +32,8 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """What of a configuration names its run and counts it, by the names that programs use, the surest first."""
 GENERIC: Final = frozenset({"summaries", ".summary", "summary", "logs", "log", "tb", "tensorboard", "runs"})
 """Names of folders that do not name the run in them."""
+STARTING: Final = frozenset(inspect.signature(sdk.start).parameters) - {"library"}
+"""Arguments of `sdk.start`, none of which a writer has; `library` is that of the writer's names."""
 _COUNT: Final = itertools.count(1)
 
 
@@ -40,27 +44,34 @@ class Start:
     given: Run | None
     name: str
     config: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `sdk.start`, before what the configuration has."""
 
     def __call__(self) -> Run:
         """The run."""
-        return self.given or started(self.name, self.config)
+        return self.given or started(self.name, self.config, self.settings)
 
 
-def started(name: str, config: Mapping[str, object]) -> Run:
+def started(
+    name: str, config: Mapping[str, object], settings: Mapping[str, Any] = MappingProxyType({})
+) -> Run:
     """A run of its own, named after what its configuration has by the names that programs use.
 
-    The id of the environment is the first such run's alone: several in one process are several runs.
+    `settings` are arguments of `sdk.start` and come before; its `config` is added. The id of the environment
+    is the first such run's alone: several in one process are several runs.
     """
+    stated = {key: value for key, value in settings.items() if key != "library"}
+    config = {**config, **entries_of(stated.pop("config", None))}
     first = {row: next((str(config[key]) for key in keys if config.get(key) is not None), None)
              for row, keys in SETTINGS.items()}  # fmt: skip
-    return sdk.start(
-        run_id=_own_id(),
-        task=first["task"] or name,
-        algo=first["algo"],
-        n_envs=_whole(first["n_envs"]),
-        updates=_whole(first["updates"]),
-        config=dict(config),
-    )
+    known = {
+        "run_id": _own_id(),
+        "task": first["task"] or name,
+        "algo": first["algo"],
+        "n_envs": _whole(first["n_envs"]),
+        "updates": _whole(first["updates"]),
+    }
+    return sdk.start(**{**known, **stated, "config": config})
 
 
 def _whole(word: str | None) -> int | None:

@@ -4,9 +4,10 @@
     writer = SummaryWriter("runs/1")
 
 or, for a library that makes its own writer, `tensorboard.install()` once: those of `torch.utils.tensorboard`
-and of tensorboardX are then this one. Serves CleanRL, skrl, rsl_rl, rl_games, Sample Factory and what else
-writes scalars. Where neither package is installed scalars are reported all the same and the rest is dropped,
-with one line of log. A writer is a run. Must not know what a tag means: `scalars` does.
+and of tensorboardX are then this one. Both take the arguments of `overwatch.sdk.start`, e.g.
+`install(config={"target_kl": 0.02}, library="rl_games")`. Serves CleanRL, skrl, rsl_rl, rl_games, Sample
+Factory and what else writes scalars. Where neither package is installed scalars are reported all the same and
+the rest is dropped, with one line of log. A writer is a run. Must not know what a tag means: `scalars` does.
 """
 
 import logging
@@ -14,13 +15,14 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.scalars import Scalars
-from overwatch.adapters.starting import Start, run_name, settings
+from overwatch.adapters.starting import STARTING, Start, run_name, settings
 from overwatch.adapters.summary_writers import WRITERS, class_of, real_writer
+from overwatch.adapters.writer_owners import follow_owner
 from overwatch.sdk import Run
 
 log: Final = logging.getLogger("overwatch.adapters")
@@ -36,15 +38,21 @@ class SummaryWriter(Bordered):
 
     _real: ClassVar[Callable[..., Any] | None] = None
     """The class of the writer behind this one; `None` looks for one."""
+    _settings: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Arguments of `overwatch.sdk.start` for every run of the class."""
 
     def __init__(self, *args: Any, run: Run | None = None, library: str | None = None, **kwargs: Any) -> None:
         real = self._real or real_writer()
+        stated = {name: kwargs.pop(name) for name in STARTING & kwargs.keys()}
+        library = library or self._settings.get("library")
         self._writer = None if real is None else real(*args, **kwargs)
         given = kwargs.get("log_dir") or kwargs.get("logdir") or next(iter(args), None)
         self.log_dir = str(given or getattr(self._writer, "log_dir", "runs"))
-        self._start = Start(run, run_name(self.log_dir))
+        self._start = Start(run, run_name(self.log_dir), settings={**self._settings, **stated})
         self._is_own = run is None and not shared
         self._scalars = shared[0] if shared and run is None else Scalars(self._start, library)
+        if self._is_own:
+            self._follow_owner()
         self._collected = weakref.finalize(self, self._scalars.leave)
         self._collected.atexit = False
         if not self._is_own:
@@ -129,18 +137,29 @@ class SummaryWriter(Bordered):
         self.failures += 1
 
     @kept_out
+    def _follow_owner(self) -> None:
+        follow_owner(self._scalars, self._start.config)
+
+    @kept_out
     def _note_settings(self, table: str) -> None:
         self._start.config |= settings(table)
         _ = self._scalars.run
 
 
-def install() -> None:
-    """Have every `SummaryWriter` that is made from now on be this one, also where it was imported before."""
+def install(**settings: Any) -> None:
+    """Have every `SummaryWriter` that is made from now on be this one, also where it was imported before.
+
+    `settings` are arguments of `overwatch.sdk.start` for each writer's run. Raises `TypeError` for others.
+    """
+    if unknown := settings.keys() - STARTING - {"library"}:
+        words = ", ".join(sorted(unknown))
+        raise TypeError(f"install() takes the arguments of overwatch.sdk.start, not {words}")
     for name in WRITERS:
         real = class_of(name)
         if real is None:
             continue
-        mine = type("SummaryWriter", (SummaryWriter,), {"_real": staticmethod(real), "__module__": __name__})
+        own = {"_real": staticmethod(real), "_settings": settings, "__module__": __name__}
+        mine = type("SummaryWriter", (SummaryWriter,), own)
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", {})
             if names.get("SummaryWriter") is real and names.get("__name__") != real.__module__:

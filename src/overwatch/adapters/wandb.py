@@ -21,6 +21,8 @@ from overwatch.adapters.scalars import Scalars
 from overwatch.adapters.starting import started
 from overwatch.adapters.wandb_absent import Entries, Nothing, entries_of, installed
 
+ANOTHER: Final = ("ended", "another run began without finish()")
+"""How a run ends that `init` ends: whether its loop went well is not known."""
 logger: Final = logging.getLogger("overwatch.adapters")
 
 FORWARDED: Final = ("config", "summary")
@@ -112,7 +114,7 @@ def init(*args: Any, **kwargs: Any) -> Tracked:
                 return one
     if reinit != "create_new":
         while _current:
-            _current[-1].end()
+            _current[-1].end(*ANOTHER)
     if real is None:
         logger.warning("wandb is not installed: what is logged is reported to Overwatch alone")
     name = kwargs.get("name") or getattr(real, "name", None) or kwargs.get("project") or "run"

@@ -186,11 +186,9 @@ class Story:
 
     def _named(self, values: Mapping[str, Any]) -> dict[str, float]:
         """The numbers of a row by full names."""
-        library = self.columns.library
-        if library is None:
-            found = {name: one for name, value in values.items() if (one := scalar(value)) is not None}
-        else:
-            found = numbers(values, library)
+        found = {name: one for name, value in values.items() if (one := scalar(value)) is not None}
+        if self.columns.library is not None:
+            found = numbers(found, self.columns.library)
         full = self._full.policies(found)
         return {_of_policy(full[name]): value for name, value in found.items() if name in full}
 

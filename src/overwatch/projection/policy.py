@@ -21,6 +21,7 @@ from overwatch.catalog import (
     key_of,
     of_scope,
 )
+from overwatch.catalog.figures import number
 from overwatch.catalog.goodhart import GAP, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.policy import ENTROPY
@@ -38,6 +39,8 @@ from overwatch.state.run import RunState
 SHARES: Final = ("1", "{variance}", "{correlation}")
 """Units of what is at most 1, and best there."""
 NATS: Final = "nat"
+TEXT_CELLS: Final = 12
+"""Of a value as text; a longer one has a prefix or an exponent."""
 TREND_NEEDS: Final = 4
 TREND_RESIDUALS: Final = 2.0
 """A trend rises by more than this many times the scatter around it."""
@@ -129,7 +132,12 @@ def text_of(series: Series, fmt: str, suffix: str) -> str:
         return "n/a"
     if series.non_finite is not None:
         return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[series.non_finite]
-    return "–" if series.value is None else format(series.value, fmt) + suffix
+    return "–" if series.value is None else shown(series.value, fmt) + suffix
+
+
+def shown(value: float, fmt: str) -> str:
+    """A value by its row's format; one of many digits with a prefix or an exponent."""
+    return format(value, fmt) if "%" in fmt or not math.isfinite(value) else number(value, fmt, TEXT_CELLS)
 
 
 def scale_of(row: Metric, limits: Limits, series: Series) -> tuple[float, float] | None:

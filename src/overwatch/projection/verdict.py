@@ -14,7 +14,7 @@ from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.liveness import OVER, line_problems
 from overwatch.diagnose.policy_rows import WARM_UP_UPDATES, is_warm
 from overwatch.diagnose.problem import Open
-from overwatch.projection.policy import trend
+from overwatch.projection.policy import shown, trend
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Finding, Subject, Verdict
 from overwatch.state.run import RunState
@@ -210,14 +210,33 @@ def _policy_cause(state: RunState, short: str) -> str:
         row = BY_NAME.get(name)
         if row is None or row.short != short or row.scope is not Scope.POLICY or series.value is None:
             continue
-        value = format(series.value, row.banner_fmt or row.fmt) + row.suffix
+        value = shown(series.value, row.banner_fmt or row.fmt) + row.suffix
         judgement = series.judgement
-        if judgement is None or judgement.threshold is None:
+        if judgement is None or judgement.threshold is None or judgement.limit is None:
             return f"{row.label} {value}"
+        threshold, limit = judgement.threshold, f"{judgement.threshold:.3g}"
+        for digits in range(3, _EXACT):
+            if not _is_same(value, limit):
+                break
+            value, limit = f"{series.value:.{digits}g}{row.suffix}", f"{threshold:.{digits}g}"
         arrow = {"up": "↑", "down": "↓"}.get(trend(series.history.items) or "", "")
-        side = "above" if series.value >= judgement.threshold else "below"
-        return f"{row.label} {value}{arrow} {side} {judgement.threshold:.3g}"
+        side = "above" if judgement.limit.side.is_above else "below"
+        if judgement.limit.side.crossed(series.value, threshold):
+            return f"{row.label} {value}{arrow} {side} {limit}"
+        return f"{row.label} was {side} {limit}, now {value}{arrow}"
     return short
+
+
+_EXACT: Final = 18
+"""Digits that tell any two floats apart."""
+
+
+def _is_same(value: str, limit: str) -> bool:
+    """Whether two numbers read alike, though they may be written otherwise."""
+    try:
+        return float(value) == float(limit)
+    except ValueError:
+        return False
 
 
 def _unjudged(state: RunState) -> str | None:

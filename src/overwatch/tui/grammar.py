@@ -14,6 +14,9 @@ from typing import Final
 from overwatch.catalog import Stage, parse_stage
 from overwatch.catalog.chips import CODE, LABEL, code_of, labelled
 from overwatch.catalog.durations import duration
+from overwatch.catalog.figures import PREFIXES
+from overwatch.catalog.figures import no_zero as no_zero  # noqa: PLC0414 a part of this grammar
+from overwatch.catalog.figures import number as number  # noqa: PLC0414 as before
 from overwatch.catalog.stages import Tone
 from overwatch.snapshot import Slot
 from overwatch.tui.text import Role, Span, cells, clean, cut, left
@@ -59,7 +62,6 @@ _OPS: Final = {
     "SET_ALPHA": "SETA",
     "SET_ALPHA_TARGET": "SETA",
 }
-_PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class ChipSize(Enum):
@@ -162,46 +164,9 @@ def _level(value: float, low: float, high: float) -> int:
     return min(6, max(0, round(share * 7)))
 
 
-def number(value: float, spec: str, width: int) -> str:
-    """`value` in at most `width` cells: by `spec`, else with an SI prefix or an exponent; never cut."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
-    text = format(value, spec)
-    if value and spec.endswith(".2f") and not float(text):
-        # A small value is not nothing: one digit more, where there is room without the leading zero.
-        finer = no_zero(format(value, spec.replace(".2f", ".3f")))
-        text = finer if len(finer) <= width and float(finer) else text
-    if len(text) <= width:
-        return text
-    if len(no_zero(text)) <= width:
-        return no_zero(text)
-    sign = "+" if spec.startswith("+") else ""
-    for digits in (2, 1, 0):
-        text = _prefixed(value, f"{sign}.{digits}f")
-        if len(text) <= width:
-            return text
-    text = format(value, f"{sign}.0e").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text if len(text) <= width else text.lstrip("+")
-
-
-def _prefixed(value: float, spec: str) -> str:
-    for scale, letter in _PREFIXES:
-        if abs(value) >= scale:
-            return format(value / scale, spec) + letter
-    return format(value, spec)
-
-
-def no_zero(text: str) -> str:
-    """Without the zero before the point: `0.94` becomes `.94`, `-0.21` becomes `-.21`."""
-    for sign in ("", "+", "-"):
-        if text.startswith(f"{sign}0."):
-            return sign + text[len(sign) + 1 :]
-    return text
-
-
 def short(value: float) -> str:
     """Three digits and an SI prefix: `31.2k`, `812k`, `1.43G`, `42`."""
-    for scale, letter in _PREFIXES:
+    for scale, letter in PREFIXES:
         if abs(value) >= scale:
             scaled = value / scale
             digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0

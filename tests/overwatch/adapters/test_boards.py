@@ -101,7 +101,7 @@ def test_an_iteration_of_rsl_rl_has_all_that_its_writer_gets() -> None:
 
     assert runner.logger.writer is not None
     for values in _values(received):
-        assert (values[f"{ROW}policy_loss"], values[f"{ROW}entropy_nats"]) == (0.1, 2.0)
+        assert (values[f"{ROW}loss"], values[f"{ROW}entropy_nats"]) == (0.1, 2.0)
         sent = {name.removeprefix(CUSTOM) for name in values if name.startswith(CUSTOM)}
         assert sent == runner.logger.writer.written.keys() - {"Loss/surrogate", "Loss/entropy"}
         assert (values[f"{CUSTOM}Metrics/error"], values[f"{CUSTOM}Perf/total_fps"]) == (2.0, 1200.0)

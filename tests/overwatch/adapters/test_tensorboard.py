@@ -14,9 +14,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils import tensorboard as real
 
 from overwatch.adapters import tensorboard
+from overwatch.adapters.scalars import UNCLOSED
 from overwatch.adapters.starting import run_name, settings
 from overwatch.adapters.summary_writers import WRITERS
 from overwatch.adapters.tensorboard import SummaryWriter
+from overwatch.adapters.writer_owners import OWNERS
 from overwatch.events import EpisodeEnded, Measured, RunFinished, RunStarted
 from tests.overwatch.adapters.receiving import local_run
 from tests.overwatch.sdk.sink import Sink
@@ -152,11 +154,11 @@ except ValueError:
 @pytest.mark.parametrize(
     ("package", "then", "ends"),
     [
-        (WITHOUT, "", {"first": ("completed", None)}),
+        (WITHOUT, "", {"first": ("ended", UNCLOSED)}),
         (WITHOUT, "raise OSError('disk')", {"first": ("failed", "OSError: disk")}),
         ("", "trial('runs/second')", {
-            "first": ("completed", "the SummaryWriter was dropped without close()"),
-            "second": ("completed", None),
+            "first": ("ended", UNCLOSED),
+            "second": ("ended", UNCLOSED),
         }),
     ],
     ids=["program ends well", "program fails", "another begins"],
@@ -164,7 +166,7 @@ except ValueError:
 def test_a_writer_that_is_dropped_ends_its_run_as_far_as_is_known(
     sink: Sink, tmp_path: Path, package: str, then: str, ends: dict[str, tuple[str, str | None]]
 ) -> None:
-    """A caught exception leaves nothing behind: the run ends with the program, or before the next one."""
+    """A caught exception leaves nothing behind: the run ended, nobody knows how, unless the program fails."""
     program = package + DROPPED + then
     subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, cwd=tmp_path)
     names = {
@@ -195,7 +197,7 @@ def test_an_exception_that_a_notebook_has_shown_ends_the_run_of_its_writer(
         del writer
         gc.collect()
     assert _ends(sink) == [
-        ("completed", "the SummaryWriter was dropped without close()"),
+        ("ended", UNCLOSED),
         ("failed", "ValueError: NaN in the policy"),
     ]
 
@@ -265,3 +267,66 @@ def test_settings_are_read_from_a_table_and_from_nothing_else() -> None:
 def test_a_run_is_named_by_the_folder_that_identifies_it(folder: str, name: str) -> None:
     """As rl_games, Sample Factory and CleanRL lay them out."""
     assert run_name(folder) == name
+
+
+OWNED = """
+import sys, types
+from overwatch.adapters.tensorboard import SummaryWriter
+
+package = sys.modules["{package}"] = types.ModuleType("{package}")
+
+class Trainer:
+    __module__ = "{package}.runner"
+
+    def __init__(self, folder):
+        self.cfg = types.SimpleNamespace(kl_threshold=0.008, lr_schedule="adaptive", lr=1e-3)
+        self.config = vars(self.cfg)
+        self.writer = SummaryWriter(folder)
+
+    def {method}(self, end=None):
+        self.writer.add_scalar("losses/approx_kl", 0.25, 7)
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+kept = []
+for name, end in (("good", 0), ("bad", {end})):
+    kept.append(Trainer(name))
+    try:
+        kept[-1].{method}(end)
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "end", "outcome"),
+    [
+        ("rl_games", "ValueError('NaN')", "failed"),
+        ("rl_games", "KeyboardInterrupt()", "interrupted"),
+        ("sample_factory", "1", "failed"),
+        ("sample_factory", "2", "interrupted"),
+    ],
+)
+def test_a_run_ends_as_the_training_of_the_library_that_made_its_writer(
+    sink: Sink, tmp_path: Path, package: str, end: str, outcome: str
+) -> None:
+    """Also where the exception is caught, and before another begins; nothing closes these writers."""
+    program = WITHOUT + OWNED.format(package=package, method=OWNERS[package].method, end=end)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, cwd=tmp_path)
+    assert sorted(one[0] for one in _ends(sink)) == sorted(["completed", outcome])
+    (started, _) = sink.events(RunStarted)
+    assert started.config["kl_threshold"] == "0.008"
+    assert started.config.get("target_kl") == ("0.016" if package == "rl_games" else None)
+
+
+def test_a_writer_takes_what_a_run_starts_with(sink: Sink, tmp_path: Path) -> None:
+    """Of each writer, or of all that are made; what the library writes of itself comes after."""
+    with SummaryWriter(str(tmp_path), config={"target_kl": 0.02}, algo="ppo", task="mine") as writer:
+        writer.add_hparams({"env_id": "CartPole-v1"}, {})
+        writer.add_scalar("losses/approx_kl", 0.25, 7)
+    (started,) = sink.events(RunStarted)
+    assert (started.algo, started.task) == ("ppo", "mine")
+    assert started.config == {"env_id": "CartPole-v1", "target_kl": "0.02"}
+    with pytest.raises(TypeError, match="not nothing"):
+        tensorboard.install(nothing=1)

@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
-from overwatch.snapshot import Slot
+from overwatch.snapshot import Limit, Reading, Slot
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
@@ -15,9 +15,34 @@ from overwatch.tui.grammar import (
     sparkline,
     to_ascii,
 )
+from overwatch.tui.panels.policy import judged
 from overwatch.tui.text import cells, clean, cut_middle, left, right
 
 BLENDING = Slot(stage="blending", glyph="◑", blueprint="conv_small", alpha=0.42, age=31, gate="G3 0.55")
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("value", "text", "short"),
+    [
+        (-576_451_584.0, "-576451584.000", "-576"),
+        (1234.567, "+1234.567", "+1.2"),
+        (12_345_678.0, "12345678.00s", "12.3"),
+        (123_456.0, "12345600%", "12.3"),
+        (0.94, "94%max", "94%m"),
+    ],
+)
+def test_a_reading_keeps_its_magnitude_in_a_narrow_cell(
+    value: float, text: str, short: str, *, old: bool
+) -> None:
+    """With a prefix instead of the digits that have no room, also where it is marked as old."""
+    reading = Reading(value=value, text=text, status="ok", limit=Limit(text=">1", value=1.0))
+    cell = judged(reading, old=old)[0].text
+
+    assert len(cell) == 7
+    assert "…" not in cell
+    assert cell.strip().removeprefix("~").startswith(short)
+    assert old or value < 1e3 or cell.rstrip("s%")[-1] in "kM"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from overwatch.tui import charts as past
 from overwatch.tui.charts import resampled
 from overwatch.tui.context import Context, Frame
 from overwatch.tui.curve import NO_DOT, dotted, scale
-from overwatch.tui.grammar import ABSENT, age, no_zero, short, sparkline
+from overwatch.tui.grammar import ABSENT, age, no_zero, number, short, sparkline
 from overwatch.tui.memory import History
 from overwatch.tui.panels import lists
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, left, right, rule
@@ -53,6 +53,7 @@ BARS: Final = 10
 _ARROWS: Final = {"up": "↑", "down": "↓", "flat": "→"}
 _WORDS: Final = {"ok": ("OK", Role.TEXT), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
 _NONE: Final = Reading()
+_NUMBER: Final = re.compile(r"^[-+]?[\d.,]+(e[-+]?\d+)?[kMGT]?")
 
 
 def pulse(snapshot: Snapshot, ctx: Context) -> list[Line]:
@@ -122,6 +123,8 @@ def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
         text = text.replace("e-0", "e-").replace("e+0", "e")
     if len(text) + old > width:
         text = no_zero(text)
+    if len(text) + old > width:
+        text = _shortened(reading, text, width - old)
     if text in (ABSENT, "n/a"):
         return Span(right(text, width), Role.MUTED)
     if reading.non_finite is not None:
@@ -129,6 +132,22 @@ def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
     if old:
         return Span(right(f"~{text}", width), Role.STALE)
     return Span(right(text, width), _WORDS[reading.status][1] if reading.status in _WORDS else Role.TEXT)
+
+
+def _shortened(reading: Reading, text: str, room: int) -> str:
+    """A value in fewer cells: with a prefix or an exponent, since digits that are cut are another value."""
+    if reading.value is None or reading.non_finite is not None:
+        return text
+    behind = _NUMBER.sub("", text)
+    sign, scale = "+" if text.startswith("+") else "", 100 if behind.startswith("%") else 1
+    return next(
+        (
+            found
+            for suffix in (behind, "")
+            if len(found := number(scale * reading.value, f"{sign}.3f", room - len(suffix)) + suffix) <= room
+        ),
+        text,
+    )
 
 
 def _arrow(reading: Reading) -> Span:
