@@ -78,11 +78,13 @@ def _only(value: Any, shape: object) -> object:
 
 
 def _refuse_masked(value: object) -> None:
+    # Another thread may be importing NumPy: its modules are there before what is in them, and nothing is masked.
     numpy: Any = sys.modules.get("numpy.ma")
-    if numpy is None:
+    masked, is_masked = getattr(numpy, "masked", None), getattr(numpy, "is_masked", None)
+    if masked is None or is_masked is None:
         return
-    listed = isinstance(value, list | tuple) and any(one is numpy.masked for one in value)
-    if listed or numpy.is_masked(value):
+    listed = isinstance(value, list | tuple) and any(one is masked for one in value)
+    if listed or is_masked(value):
         raise RefusedError("a masked value is none; fill it first, e.g. `.filled(0)`")
 
 

@@ -1,9 +1,11 @@
 """Values of trainers: what is taken, what is refused, and that nothing waits for a device."""
 
 import math
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -188,3 +190,13 @@ def test_severities_are_known_by_loggers_words() -> None:
     }
     for severity, stated in words_of.items():
         assert {severity_of(word) for word in stated} == {severity}
+
+
+@pytest.mark.parametrize("value", [1, 0.5, [0.5], (0.5,)])
+def test_a_number_is_taken_while_numpy_is_being_imported(
+    value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its modules are there before what is in them."""
+    for name in ("numpy", "numpy.ma"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert number(value) in (1.0, 0.5)

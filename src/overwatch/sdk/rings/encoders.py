@@ -244,10 +244,9 @@ class ColumnWriter:
 
 def _views(env_id: Any, columns: Mapping[str, Any]) -> list[memoryview] | None:
     """The arrays' bytes, ids first; `None` when one of them must go the long way."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not columns or not _LITTLE:
+    array = getattr(sys.modules.get("numpy"), "ndarray", None)  # none yet while NumPy is being imported
+    if array is None or not columns or not _LITTLE:
         return None
-    array = numpy.ndarray
     arrays = list(columns.values()) if env_id is None else [env_id, *columns.values()]
     views: list[memoryview] = []
     try:
