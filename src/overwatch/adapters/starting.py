@@ -23,7 +23,7 @@ log: Final = logging.getLogger("overwatch.adapters")
 LIBRARY_ENV: Final = "OVERWATCH_LIBRARY"
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "task": ("env_id", "env_name", "gym_id", "env", "task"),
+        "task": ("env_id", "env_name", "gym_id", "env", "task", "run_name"),
         "algo": ("algo", "algorithm", "exp_name"),
         "n_envs": ("num_envs", "n_envs", "num_actors"),
         "updates": ("num_iterations", "num_updates", "max_iterations", "max_epochs"),

@@ -11,7 +11,7 @@ package the usual calls do nothing, with one line of log. Under `sync_tensorboar
 
 import logging
 from collections.abc import Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from overwatch.adapters import tensorboard as writers
@@ -32,13 +32,17 @@ FORWARDED: Final = ("config", "summary")
 class Tracked(Bordered):
     """A run of W&B's and a run here; ends with `finish()`."""
 
-    def __init__(self, real: Any, config: object, name: str) -> None:
+    def __init__(
+        self, real: Any, config: object, name: str, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.real = real
         self.config: Any = Entries(entries_of(config)) if real is None else real.config
         self.summary: Any = Entries() if real is None else real.summary
         self._step = 0
         self.scalars: Final = Scalars(
-            lambda: started(name, {key: value for key, value in dict(self.config).items() if key != "_wandb"})
+            lambda: started(
+                name, {key: value for key, value in dict(self.config).items() if key != "_wandb"}, settings
+            )
         )
 
     @property
@@ -118,7 +122,9 @@ def init(*args: Any, **kwargs: Any) -> Tracked:
     if real is None:
         logger.warning("wandb is not installed: what is logged is reported to Overwatch alone")
     name = kwargs.get("name") or getattr(real, "name", None) or kwargs.get("project") or "run"
-    run = Tracked(real, kwargs.get("config"), str(name))
+    # A name that was given is the run's; what W&B or its configuration has comes only without one.
+    settings = {"task": str(kwargs["name"])} if kwargs.get("name") else {}
+    run = Tracked(real, kwargs.get("config"), str(name), settings)
     _current.append(run)
     if kwargs.get("sync_tensorboard"):
         writers.shared[:] = [run.scalars]

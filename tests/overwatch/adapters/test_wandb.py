@@ -80,7 +80,7 @@ def test_nested_names_are_joined_and_what_is_no_number_is_left_out() -> None:
 
 def test_a_run_is_named_and_configured_by_init(sink: Sink, absent: None) -> None:
     """Also what is set between `init` and the first row."""
-    wandb.init(project="cart", name="first", config={"exp_name": "ppo", "num_envs": 8})
+    wandb.init(project="cart", name="first", config={"exp_name": "ppo", "num_envs": 8, "env_id": "Cart-v1"})
     wandb.config.seed = 3
     wandb.config.update({"gamma": 0.9}, allow_val_change=True)
     wandb.log({"losses/value_loss": 1.0})
@@ -119,7 +119,7 @@ def test_init_again_is_the_same_run_or_another(sink: Sink, absent: None) -> None
     second = wandb.init(project="c", reinit=True)
     assert second is not first
     assert wandb.run is second
-    assert [end.outcome for end in sink.events(RunFinished)] == ["completed"]
+    assert [end.outcome for end in sink.events(RunFinished)] == ["ended"]
 
 
 def test_writers_of_tensorboard_report_to_the_run_that_is_synced(

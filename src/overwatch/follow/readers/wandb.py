@@ -19,7 +19,7 @@ _BLOCK: Final = 32 << 10
 _PIECE: Final = Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
-_RUN_CONFIG: Final = 4
+_RUN_CONFIG, _RUN_NAME = 4, 8
 
 
 class WandbReader:
@@ -105,6 +105,8 @@ class WandbReader:
                 for inner, one in fields(value):
                     if inner == _RUN_CONFIG and isinstance(one, bytes):
                         self._configure(one)
+                    elif inner == _RUN_NAME and isinstance(one, bytes) and one:
+                        self.known.config.setdefault("run_name", text(one))
             elif field == _EXIT and isinstance(value, bytes):
                 status = dict(fields(value)).get(1, 0)
                 failed = ("failed", f"exit status {status!r}")
