@@ -78,7 +78,7 @@ def _only(value: Any, shape: object) -> object:
 
 
 def _refuse_masked(value: object) -> None:
-    # Another thread may be importing NumPy: its modules are there before what is in them, and nothing is masked.
+    # Another thread may be importing NumPy: its modules are there before what is in them.
     numpy: Any = sys.modules.get("numpy.ma")
     masked, is_masked = getattr(numpy, "masked", None), getattr(numpy, "is_masked", None)
     if masked is None or is_masked is None:

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils import tensorboard as real
 
+from overwatch import sdk
 from overwatch.adapters import tensorboard
 from overwatch.adapters.scalars import UNCLOSED
 from overwatch.adapters.starting import run_name, settings
@@ -20,7 +22,8 @@ from overwatch.adapters.summary_writers import WRITERS
 from overwatch.adapters.tensorboard import SummaryWriter
 from overwatch.adapters.writer_owners import OWNERS
 from overwatch.events import EpisodeEnded, Measured, RunFinished, RunStarted
-from tests.overwatch.adapters.receiving import local_run
+from overwatch.sdk import Run
+from tests.overwatch.adapters.receiving import Received, local_run
 from tests.overwatch.sdk.sink import Sink
 
 PARAMETERS = "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|exp_name|ppo|\n|num_envs|4|\n|num_iterations|9|"
@@ -269,64 +272,72 @@ def test_a_run_is_named_by_the_folder_that_identifies_it(folder: str, name: str)
     assert run_name(folder) == name
 
 
-OWNED = """
-import sys, types
-from overwatch.adapters.tensorboard import SummaryWriter
+def _starting(monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict[str, Any]], list[Received]]:
+    """Arguments of `sdk.start`, and what its runs emit."""
+    given: list[dict[str, Any]] = []
+    received: list[Received] = []
 
-package = sys.modules["{package}"] = types.ModuleType("{package}")
+    def start(**settings: Any) -> Run:
+        run, frames = local_run()
+        given.append(settings)
+        received.append(frames)
+        return run
+
+    monkeypatch.setattr(sdk, "start", start)
+    return given, received
+
 
 class Trainer:
-    __module__ = "{package}.runner"
+    """Makes a writer and never closes it."""
 
-    def __init__(self, folder):
-        self.cfg = types.SimpleNamespace(kl_threshold=0.008, lr_schedule="adaptive", lr=1e-3)
-        self.config = vars(self.cfg)
-        self.writer = SummaryWriter(folder)
+    def __init__(self, folder: Path) -> None:
+        self.config = {"kl_threshold": 0.008, "lr_schedule": "adaptive"}
+        self.cfg = types.SimpleNamespace(**self.config)
+        self.writer = SummaryWriter(str(folder))
 
-    def {method}(self, end=None):
+    def train(self, end: object) -> object:
+        """Log and end so."""
         self.writer.add_scalar("losses/approx_kl", 0.25, 7)
         if isinstance(end, BaseException):
             raise end
         return end
 
-kept = []
-for name, end in (("good", 0), ("bad", {end})):
-    kept.append(Trainer(name))
-    try:
-        kept[-1].{method}(end)
-    except BaseException:
-        pass
-"""
+    run = train
 
 
 @pytest.mark.parametrize(
     ("package", "end", "outcome"),
     [
-        ("rl_games", "ValueError('NaN')", "failed"),
-        ("rl_games", "KeyboardInterrupt()", "interrupted"),
-        ("sample_factory", "1", "failed"),
-        ("sample_factory", "2", "interrupted"),
+        ("rl_games", None, "completed"),
+        ("rl_games", ValueError("NaN"), "failed"),
+        ("rl_games", KeyboardInterrupt(), "interrupted"),
+        ("sample_factory", 0, "completed"),
+        ("sample_factory", 1, "failed"),
+        ("sample_factory", 2, "interrupted"),
     ],
 )
 def test_a_run_ends_as_the_training_of_the_library_that_made_its_writer(
-    sink: Sink, tmp_path: Path, package: str, end: str, outcome: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, end: object, outcome: str
 ) -> None:
-    """Also where the exception is caught, and before another begins; nothing closes these writers."""
-    program = WITHOUT + OWNED.format(package=package, method=OWNERS[package].method, end=end)
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, cwd=tmp_path)
-    assert sorted(one[0] for one in _ends(sink)) == sorted(["completed", outcome])
-    (started, _) = sink.events(RunStarted)
-    assert started.config["kl_threshold"] == "0.008"
-    assert started.config.get("target_kl") == ("0.016" if package == "rl_games" else None)
+    """Also where the exception is caught and the writer stays; an adaptive rate states the trust region."""
+    given, all_received = _starting(monkeypatch)
+    kind = type("Agent", (Trainer,), {"__module__": f"{package}.agent"})
+    trainer: Any = kind(tmp_path)
+    with suppress(ValueError, KeyboardInterrupt):
+        getattr(trainer, OWNERS[package].method)(end)
+
+    assert [one.outcome for one in all_received[0].of(RunFinished)] == [outcome]
+    assert given[0]["config"]["kl_threshold"] == 0.008
+    assert given[0]["config"].get("target_kl") == (0.016 if package == "rl_games" else None)
 
 
-def test_a_writer_takes_what_a_run_starts_with(sink: Sink, tmp_path: Path) -> None:
-    """Of each writer, or of all that are made; what the library writes of itself comes after."""
+def test_a_writer_takes_what_a_run_starts_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the library writes of itself comes after; a misspelt argument of `install` is named."""
+    given, _ = _starting(monkeypatch)
     with SummaryWriter(str(tmp_path), config={"target_kl": 0.02}, algo="ppo", task="mine") as writer:
         writer.add_hparams({"env_id": "CartPole-v1"}, {})
         writer.add_scalar("losses/approx_kl", 0.25, 7)
-    (started,) = sink.events(RunStarted)
-    assert (started.algo, started.task) == ("ppo", "mine")
-    assert started.config == {"env_id": "CartPole-v1", "target_kl": "0.02"}
+    assert (given[0]["algo"], given[0]["task"]) == ("ppo", "mine")
+    assert given[0]["config"] == {"env_id": "CartPole-v1", "target_kl": 0.02}
     with pytest.raises(TypeError, match="not nothing"):
         tensorboard.install(nothing=1)
