@@ -30,10 +30,20 @@ import msgspec
 from overwatch.catalog.durations import duration
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.diagnose.problem import STEADY, Followed, Problem
+from overwatch.events import FOLLOWER
 from overwatch.state.arrays import median
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import RunState
-from overwatch.state.sources import OUTAGE_S, Source, holder_of, latest_lives, speed, spoken_for, team_of
+from overwatch.state.sources import (
+    FOREIGN_S,
+    OUTAGE_S,
+    Source,
+    holder_of,
+    latest_lives,
+    speed,
+    spoken_for,
+    team_of,
+)
 
 AHEAD_S: Final = 2.0
 """Synchronised clocks are within a tenth of a second; ages are shown in tenths, judged in seconds."""
@@ -192,11 +202,14 @@ def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: floa
     calmest = min(holders.values(), key=lambda source: _overdue_s(source, state.back_stamp, tick))
     quiet_s = (tick - max(calmest.stamp, state.back_stamp)) / 1e9
     allowed_s, patience_s = calmest.allowed_s(), calmest.patience_s()
+    is_followed = state.origin.service == FOLLOWER
+    if is_followed:
+        patience_s = max(patience_s, FOREIGN_S)
     if was_away and quiet_s < patience_s:
         return "slow"
     if quiet_s >= patience_s:
         is_lost = quiet_s >= max(LOST_S, LOST_TIMES * allowed_s)
-        return "silent" if not calmest.promised else "lost" if is_lost else "stale"
+        return "silent" if is_followed or not calmest.promised else "lost" if is_lost else "stale"
     if lag_s >= OUTAGE_S:
         return "catching_up"
     return "slow" if calmest.promised and quiet_s >= max(SLOW_S, allowed_s) else "live"
@@ -270,6 +283,12 @@ def _quiet(state: RunState, link: LinkJudgement) -> Problem:
     if link.state == "stale":
         words = f"{silent}; process state unknown", _LOOK
         return _about_run("telemetry-stale", "critical", state.last_stamp, words)
+    if state.origin.service == FOLLOWER:
+        words = (
+            f"{silent}; its files are not followed now",
+            "start `overwatch follow` again: it goes on from there",
+        )
+        return _about_run("run-silent", "warning", state.last_stamp, words)
     hint = f"{_LOOK}; a producer that emits overwatch.run_finished shows its end"
     words = f"{silent}; it sends no end record: finished or killed", hint
     return _about_run("run-silent", "warning", state.last_stamp, words)
@@ -420,11 +439,19 @@ def _patience_s(usual_s: float, longest_s: float) -> float:
     return max(TIMES * usual_s, LONGEST_TIMES * longest_s, LEAST_S)
 
 
-def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
-    """One finding: the rank that stopped first, and how many wait."""
+def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[Problem]:
+    """One finding: the rank that stopped first, and how many wait.
+
+    Of a run that is followed by its files no process is known: that nothing is written is a state.
+    """
     if not stalls:
         return
     first, others = stalls[0], len(stalls) - 1
+    if is_followed:
+        words = f"nothing was written for {duration(first.for_s)}, usual {duration(first.usual_s)}"
+        hint = "files show no process: it may be done, paused or killed; follow --pid watches a process"
+        yield _about_run("run-silent", "info", first.at, (words, hint))
+        return
     waiting = "" if not others else f"; {others} other {'rank' if others == 1 else 'ranks'} stopped after it"
     worse = first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
     yield Problem(

@@ -37,6 +37,7 @@ from overwatch.diagnose.machine_findings import (
 )
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.services import services_down
+from overwatch.events import FOLLOWER
 from overwatch.snapshot import Baseline
 from overwatch.state.machines import Rested
 from overwatch.state.run import RunState
@@ -241,7 +242,7 @@ def machine_problems(
 ) -> Iterator[Problem]:
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow
-    yield from stalled(slow.stalls)
+    yield from stalled(slow.stalls, is_followed=state.origin.service == FOLLOWER)
     yield from services_down(state, slow.gone, slow.tick)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware

@@ -24,6 +24,9 @@ __all__ = ["MAX_ROWS", "Buckets", "Column", "Sample", "TallySeries", "scalars"]
 PENDING: Final = "pending-"
 """How the stand-in for a run id begins, while a rank waits for rank 0 to report which run they are."""
 
+FOLLOWER: Final = "overwatch-follow"
+"""`service.name` of what follows the files of a program, and knows nothing of its process."""
+
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The producer: one process of one attempt of one run."""

@@ -129,7 +129,7 @@ def _stalls() -> str:
 | `producer-gone` | a process was killed, failed, or emits nothing for {liveness.PATIENCES} times what its own rhythm allows for and {liveness.SILENT_S:g} s, while the run goes on; a warning where it is a rank of the trainer or failed, else info; reported once, for {liveness.GONE_S / 60:g} minutes |
 | `telemetry-stale` | the trainer emits nothing for {sources.STALE_S:g} s and what its own rhythm allows for |
 | `run-lost` | and for {liveness.LOST_S:g} s, {liveness.LOST_TIMES} times what its rhythm allows for, without an end record; or at once, where its exporter saw it killed: `LOST: trainer killed by signal 9 (SIGKILL)` |
-| `run-silent` | a producer that promised no end record emits nothing for what its own rhythm allows for and {sources.FOREIGN_S:g} s ({sources.UNKNOWN_S:g} s before {sources.LEAST_INTERVALS} intervals are known): a warning, since it may have ended well; its alert comes {alerts.SILENT_HOLD_S / 60:g} minutes later |
+| `run-silent` | a producer that promised no end record emits nothing for what its own rhythm allows for and {sources.FOREIGN_S:g} s ({sources.UNKNOWN_S:g} s before {sources.LEAST_INTERVALS} intervals are known): a warning, since it may have ended well; its alert comes {alerts.SILENT_HOLD_S / 60:g} minutes later. Of a run whose files are followed: info where nothing was written for what `training-stalled` allows, as files show no process |
 
 Rank 0 of the trainer decides how a run ends and whether it lives (without one: the lowest rank, else the first
 producer). Actors, env workers and other ranks that leave are `producer-gone`, and never make the run stale or

@@ -154,7 +154,9 @@ def _at_the_end(state: RunState, judged: Judged, open_now: list[Finding], counts
     causes = {problem.id for problem in line_problems(state, judged.link)}
     head = next((finding.message for finding in open_now if finding.id in causes), None)
     stood = [one for one in open_now if one.severity != "info" and one.id not in causes]
-    severity = "critical" if head else stood[0].severity if stood else "ok"
+    # Where files are all that is known of a program, it may have crashed.
+    is_known = state.finished is None or state.finished.outcome != "ended"
+    severity = "critical" if head else stood[0].severity if stood else "ok" if is_known else "info"
     if not stood:
         return Verdict(severity=severity, text=head or _ended(state, whole=True), counts=counts)
     named = []

@@ -7,6 +7,7 @@ from overwatch.catalog import Scope
 from overwatch.catalog.run import STEPS
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.events import (
+    FOLLOWER,
     CheckpointSaved,
     Event,
     Measured,
@@ -14,6 +15,7 @@ from overwatch.events import (
     PhaseBegan,
     PhaseEnded,
     Record,
+    RunStarted,
     scalars,
 )
 from overwatch.state import RunState, apply, new_run
@@ -43,9 +45,11 @@ def _beats(seconds: range) -> list[Event]:
     ]
 
 
-def _run(by_rank: dict[int, list[Event]]) -> RunState:
+def _run(by_rank: dict[int, list[Event]], service: str | None = None) -> RunState:
     records = [
-        Record(origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank), event=event, seq=None)
+        Record(
+            origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank, service=service), event=event
+        )
         for rank, events in by_rank.items()
         for event in events
     ]
@@ -85,6 +89,18 @@ def test_a_stall_that_lasts_is_critical(for_s: int, severity: str) -> None:
     severities = {item.problem.code: item.problem.severity for item in judged.assessment.findings.values()}
 
     assert severities == {"training-stalled": severity}
+
+
+def test_files_that_are_not_written_to_show_no_process_that_hangs() -> None:
+    """A follower of files lives, whatever became of the program: a state, whether or not it goes on."""
+    reported = [*_loop(10), *_beats(range(20 + 1501))]
+    judged = _judged(_run({0: reported}, FOLLOWER))
+    later = _judged(_run({0: [RunStarted(at=START_NS), *reported]}, FOLLOWER), after_s=600)
+
+    assert _found(judged) == {"run-silent": "nothing was written for 25m, usual 1s"}
+    assert [one.problem.severity for one in judged.assessment.findings.values()] == ["info"]
+    assert set(_found(later)) == {"run-silent"}
+    assert later.link.state == "silent"
 
 
 def _steps(seconds: range, per_s: int = 10) -> list[Event]:

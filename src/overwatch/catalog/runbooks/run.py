@@ -66,7 +66,8 @@ ENTRIES: Final = (
         code="run-silent",
         means=(
             "A producer that sends no end record emits nothing for longer than it ever did: it has finished, "
-            "was killed, or pauses. A stock OpenTelemetry SDK does not show which."
+            "was killed, or pauses. A stock OpenTelemetry SDK does not show which, nor do files that "
+            "`overwatch follow` reads."
         ),
         confirm="Look for its process on its node, and at the last update against the planned number.",
         act=(
