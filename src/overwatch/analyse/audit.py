@@ -1,7 +1,9 @@
 """Whether runs are good enough for a script to go on: findings counted against a level, as text, JSON, JUnit.
 
 Owns what counts, and what could be judged of a run's policy: rules that lacked a row, names that no row
-knows, keys of a fix. A finding counts once, at the worst that it was, whether or not it cleared. Pure.
+knows, keys of a fix. A finding counts once, at the worst that it was, whether or not it cleared. A run of
+which nothing shows how it ended, as files of a program do not, counts at any level: it may have
+crashed. Pure.
 """
 
 import difflib
@@ -14,7 +16,7 @@ from typing import Final
 import msgspec
 
 from overwatch.analyse.findings import SEVERITIES
-from overwatch.analyse.rows import Row, rows
+from overwatch.analyse.rows import Row, moment, rows
 from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog import ROWS, Scope
 from overwatch.catalog.policy import (
@@ -31,6 +33,8 @@ from overwatch.catalog.policy import ROWS as PULSE
 from overwatch.catalog.runbooks import RUNBOOKS, row_code, runbook
 
 CUSTOM: Final = "overwatch.custom."
+END_UNKNOWN: Final = "end-unknown"
+"""Code under which a run counts that ended, well or not."""
 NEEDS: Final[Mapping[str, tuple[frozenset[str], ...]]] = MappingProxyType(
     {
         code: tuple(frozenset(row.short for row in group) for group in groups)
@@ -162,12 +166,23 @@ def audit(histories: Iterable[RunHistory], config: AuditConfig) -> Audited:
         run_id = run_history.run.run_id
         runs.append(run_id)
         lacking[run_id], custom[run_id] = skipped(run_history), unknown(run_history)
+        if run_history.run.outcome == "ended":
+            (passed if END_UNKNOWN in config.ignored else counted).append(_end_unknown(run_history))
         for row in rows(run_history, ("finding",)):
             counts = SEVERITIES.index(row.severity) >= level and row.kind not in config.ignored
             (counted if counts else passed).append(row)
     return Audited(
         config=config, runs=tuple(runs), counted=tuple(counted), passed=tuple(passed), skipped=lacking,
         unknown=custom,
+    )  # fmt: skip
+
+
+def _end_unknown(run_history: RunHistory) -> Row:
+    because = f": {run_history.run.reason}" if run_history.run.reason else ""
+    return Row(
+        run=run_history.run.run_id, what="finding", at=run_history.length,
+        time=moment(run_history, run_history.length), severity="warning", kind=END_UNKNOWN,
+        text=f"how it ended is not known{because}", hint=f"--ignore {END_UNKNOWN} where it ended well",
     )  # fmt: skip
 
 
@@ -254,15 +269,18 @@ def as_text(audited: Audited) -> str:
             f"unknown   {run_id}  {name}: shown, never judged" + (f"; did you mean {near}?" if near else "")
             for name, near in audited.unknown[run_id].items()
         ]
-    return "\n".join(lines)
+    return "
+".join(lines)
 
 
 def _verdict(audited: Audited) -> str:
     """`FAILED: 2 findings at critical or worse, in bad-1; runs checked: ok-1, bad-1`."""
-    number = len(audited.counted)
-    words = [f"{number} finding{'' if number == 1 else 's'} at {audited.config.fail_on} or worse"]
-    if number:
-        words[0] += f" in {', '.join(dict.fromkeys(row.run for row in audited.counted))}"
+    findings = [row for row in audited.counted if row.kind != END_UNKNOWN]
+    unknown = len(audited.counted) - len(findings)
+    words = [f"{len(findings)} finding{'' if len(findings) == 1 else 's'} at {audited.config.fail_on} or worse"]
+    if findings:
+        words[0] += f" in {', '.join(dict.fromkeys(row.run for row in findings))}"
+    words += [f"{unknown} of unknown end (--ignore {END_UNKNOWN} lets it pass)"] if unknown else []
     words += [f"{audited.config.most} allowed"] if audited.config.most else []
     words += [f"{len(audited.passed)} that do not count"] if audited.passed else []
     return f"{'ok' if audited.ok else 'FAILED'}: {', '.join(words)}; runs checked: {', '.join(audited.runs)}"

@@ -79,7 +79,8 @@ class _Seen:
 
     history: tuple[float | None, ...] = ()
     at: float = -math.inf
-    update: float = 0.0
+    update: float = -1.0
+    """Before the first: some programs count from 0."""
     time: float = 0.0
     steps: float = 0.0
 
@@ -109,7 +110,8 @@ class Curves:
 
     def take(self, snapshot: Snapshot, began: float) -> None:
         """Go on with one snapshot; `began` is the run's beginning, Unix seconds."""
-        update = float(snapshot.run.update or snapshot.counters.get("updates", 0.0))
+        number = snapshot.run.update
+        update = float(snapshot.counters.get("updates", 0.0) if number is None else number)
         steps = float(snapshot.run.steps or 0)
         for name, reading in {**snapshot.policy, **snapshot.services}.items():
             if reading.age_s is not None and reading.history:
