@@ -7,7 +7,7 @@ logs, nor when a run begins and ends.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -30,6 +30,18 @@ PHASES: Final[Mapping[Library, Mapping[str, str]]] = MappingProxyType(
 """Names of the seconds that an update spent in a phase of the loop."""
 BY_CLOCK: Final = {Library.RL_GAMES: "/time", Library.RSL_RL: "/time"}
 """The end of names whose step is seconds."""
+
+
+def begins_update(
+    name: str, step: float | None, names: Collection[str], at: float | None, library: Library | None
+) -> bool:
+    """Whether a scalar belongs to another update than the open one, which has these names at a step."""
+    if name in names:
+        return step is None or step != at
+    clock = BY_CLOCK.get(library) if library is not None else None
+    if step is None or at is None or (clock is not None and name.endswith(clock)):
+        return False
+    return step > at
 
 
 class LoggedUpdates:
@@ -56,7 +68,7 @@ class LoggedUpdates:
         if name not in self._seen and not self._is_given:
             self._seen.add(name)
             self._library = library_of(self._seen)
-        if self._names and self._is_next(name, step):
+        if self._names and begins_update(name, step, self._names, self._step, self._library):
             self._end_update(run)
         if self._library is Library.CLEANRL and name in EPISODES:
             self._episodes.add(run, EPISODES[name], number)
@@ -80,15 +92,6 @@ class LoggedUpdates:
         if self._number and self._means:
             run.update(update=self._number, **self._means)
             self._means = {}
-
-    def _is_next(self, name: str, step: float | None) -> bool:
-        """Whether a scalar belongs to another update than the open one."""
-        if name in self._names:
-            return step is None or step != self._step
-        clock = BY_CLOCK.get(self._library) if self._library is not None else None
-        if step is None or self._step is None or (clock is not None and name.endswith(clock)):
-            return False
-        return step > self._step
 
     def _end_update(self, run: Run) -> None:
         self._send(run)

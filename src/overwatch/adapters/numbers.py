@@ -26,6 +26,8 @@ def scalar(value: object) -> float | None:
 
     A whole number that no float holds is infinite, as it is where a file has it with an exponent.
     """
+    if type(value) is float:
+        return value
     if isinstance(value, bool | str):
         return None
     if isinstance(value, Real):

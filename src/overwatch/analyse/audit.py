@@ -269,8 +269,7 @@ def as_text(audited: Audited) -> str:
             f"unknown   {run_id}  {name}: shown, never judged" + (f"; did you mean {near}?" if near else "")
             for name, near in audited.unknown[run_id].items()
         ]
-    return "
-".join(lines)
+    return "\n".join(lines)
 
 
 def _verdict(audited: Audited) -> str:

@@ -55,13 +55,14 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 def follow(path: Path, **options: Any) -> None:
     """Watch TensorBoard files, CSV, JSON lines, W&B's offline runs or text while a program writes them.
 
-    PATH is a file, a folder of runs, or - for standard input, which is passed on. What is not there yet is
-    waited for. Runs go to the collector, as any trainer's do, and with --out into a recording.
+    PATH is a file, a folder of runs, or - for standard input, which is passed on; 2>&1 adds a program's
+    tracebacks. What is not there yet is waited for. Runs go to the collector, as any trainer's do, and with
+    --out into a recording.
 
     \b
       overwatch follow runs/
       overwatch follow logs/progress.csv --until-idle 120
-      python train.py | overwatch follow - --pattern 'step=(?P<step>\\d+) loss=(?P<loss>\\S+)'
+      python train.py 2>&1 | overwatch follow - --pattern 'step=(?P<step>\\d+) loss=(?P<loss>\\S+)'
     """  # noqa: D301
     from overwatch.cli.following import Following
 

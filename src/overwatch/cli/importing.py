@@ -7,7 +7,7 @@ import heapq
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -17,8 +17,14 @@ from overwatch.cli.simulate import PART
 from overwatch.cli.streams import warn
 from overwatch.follow.output import Recorder
 from overwatch.follow.readers import READERS
+from overwatch.follow.runs import Run
 from overwatch.follow.watched import Watched
-from overwatch.simulate.delivery import Reported
+from overwatch.serve.metrics_text import visible
+
+MANY_TIMES: Final = 5
+"""A recording that is larger than what was read by more than this, and..."""
+LARGE: Final = 8 << 20
+"""...than this, is announced."""
 
 
 def import_whole(path: Path, out: Path, options: dict[str, Any]) -> None:
@@ -31,29 +37,34 @@ def import_whole(path: Path, out: Path, options: dict[str, Any]) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     runs = list(watched.runs.values())
-    requests = [list(run.read_whole()) for run in runs]
-    for run in runs:
-        for line in run.remarks():
-            warn(line)
-    if not any(requests):
-        raise BadInputError(_nothing(path))
     part = out / PART
     shutil.rmtree(part, ignore_errors=True)
     try:
-        _record(part, requests)
+        if not _record(part, runs):
+            raise BadInputError(_nothing(path))
         (part / "otlp").replace(out / "otlp")
     except OSError as error:
         raise click.ClickException(f"--out {out} cannot be written: {error.strerror or error}") from error
     finally:
+        for line in (line for run in runs for line in run.remarks()):
+            warn(line)
         shutil.rmtree(part, ignore_errors=True)
+        if not any(out.iterdir()) if out.is_dir() else False:
+            out.rmdir()
     for run in runs:
-        click.echo(run.outline())
-    click.echo(f"  overwatch tui {out}")
+        click.echo(visible(run.outline()))
+    size, read = _bytes_of(out / "otlp"), sum(file.stat().st_size for run in runs for file in run.paths)
+    if size > max(MANY_TIMES * read, LARGE):
+        warn(f"the recording has {size >> 20:,} MiB, {size / read:.0f} times the bytes of what was read")
+    click.echo(visible(f"  overwatch tui {out}"))
 
 
-def _record(out: Path, requests: list[list[Reported]]) -> None:
-    merged = heapq.merge(*requests, key=lambda one: one.at)
-    first = next(merged)
+def _record(out: Path, runs: list[Run]) -> bool:
+    """Write what all runs hold, in order of time; whether there was anything."""
+    merged = heapq.merge(*(run.read_whole() for run in runs), key=lambda one: one.at)
+    first = next(merged, None)
+    if first is None:
+        return False
     recorder = Recorder(out, first.at)
     try:
         recorder.put(first)
@@ -61,6 +72,11 @@ def _record(out: Path, requests: list[list[Reported]]) -> None:
             recorder.put(reported)
     finally:
         recorder.close()
+    return True
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _nothing(path: Path) -> str:

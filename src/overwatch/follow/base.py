@@ -3,8 +3,8 @@
 Rules: what is no row is counted by its reason and never ends the reading. Must not know formats.
 """
 
-import math
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -13,8 +13,10 @@ import msgspec
 
 MOST_BYTES: Final = 16 << 20
 """Of one line or record; a longer one is passed over."""
-_WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""How JSON that has no such numbers spells them."""
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE
+)
+"""How programs spell a number as text; `float` would take `1_0` too."""
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +54,8 @@ class Reader(Protocol):
     def restart(self) -> None:
         """The file begins anew: what waits is no part of it."""
 
-    def end(self) -> None:
-        """No more bytes come: what waits is counted as cut off."""
+    def end(self) -> list[Logged]:
+        """No more bytes come: rows that are whole without a line feed; the rest is counted as cut off."""
 
 
 class Source(Protocol):
@@ -61,22 +63,24 @@ class Source(Protocol):
 
     path: Path
     reader: Reader | None
+    waiting: deque[Logged]
+    """Rows that were read, and not yet taken."""
 
-    def rows(self) -> list[Logged]:
-        """What was added since the last look; empty where nothing was."""
+    def look(self) -> bool:
+        """Read on where no row waits; whether one does then."""
 
-    def all(self) -> Iterator[Logged]:
-        """Every row, and the end."""
+    def take(self) -> Logged:
+        """The oldest row that waits."""
 
     def end(self) -> None:
-        """It is not read on."""
+        """It is not read on; rows may wait."""
 
     def remarks(self) -> Iterator[str]:
         """What could not be used, in a line each."""
 
 
 class Lines:
-    """Text line by line, for the readers of text."""
+    """Lines of text, ended by a line feed, a carriage return, or both."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -84,8 +88,8 @@ class Lines:
         self._is_too_long = False
 
     def feed(self, data: bytes) -> list[str]:
-        """Whole lines, without the blank ones."""
-        *whole, rest = (self._rest + data).split(b"\n")
+        """Whole lines, with their ends; a line feed that comes behind its carriage return is a blank one."""
+        *whole, rest = _ENDED.split(self._rest + data)
         if self._is_too_long and whole:
             del whole[0]
             self._is_too_long = False
@@ -93,16 +97,20 @@ class Lines:
             self._known.problems[f"lines of more than {MOST_BYTES >> 20} MiB"] += not self._is_too_long
             rest, self._is_too_long = b"", True
         self._rest = rest
-        return [line for one in whole if (line := one.decode("utf-8-sig", "replace").strip("\r\0")).strip()]
+        return [line.decode("utf-8-sig", "replace").strip("\0") for line in whole]
 
     def restart(self) -> None:
         """Forget the rest."""
         self._rest, self._is_too_long = b"", False
 
-    def end(self) -> None:
-        """Count a line that is not whole."""
-        self._known.problems.update(["lines cut off at the end"] if self._rest.strip() else [])
-        self._rest = b""
+    def end(self) -> str:
+        """Return the last line, which has no end; empty where there is none."""
+        rest, self._rest = self._rest, b""
+        return rest.decode("utf-8-sig", "replace").strip("\0")
+
+
+_ENDED: Final = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
+CUT: Final = "rows without an end of line at the end: left out, as they may be half written"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -112,13 +120,11 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             found.update(flat(value, f"{prefix}{name}/"))
         else:
-            found[f"{prefix}{name}"] = _WORDS.get(value, value) if isinstance(value, str) else value
+            found[f"{prefix}{name}"] = number(value) if isinstance(value, str) else value
     return found
 
 
 def number(text: str) -> float | str | None:
     """A cell: a number, else its text; `None` where it is empty."""
-    try:
-        return float(text)
-    except ValueError:
-        return text.strip() or None
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) else text or None

@@ -2,30 +2,42 @@
 
 Rules: a folder with files of one format is a run, named by its path; of several formats the surest is read,
 since a library writes the same numbers to each. Event files of one folder are one run; of other formats each
-file is. A row that was read is not given again where a program writes its file anew. Must not know events.
+file is, but for the episodes of `monitor.csv`, which are of the run beside them. A row that was read is not
+given again where a program writes its file anew, or renames a new one over it. Must not know events.
 """
 
+import hashlib
 import os
 import re
-from collections import Counter
+from array import array
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from overwatch.follow.base import Logged, Reader
 from overwatch.follow.readers import READERS, Format, by_head, by_name
-from overwatch.follow.tail import Begins, Tail
+from overwatch.follow.readers.tensorboard import FIRST_BYTES, first_tag
+from overwatch.follow.tail import Tail
 
 _HEAD: Final = 4096
-_MOST_FILES: Final = 4096
-"""Below one path."""
+_SKIPPED: Final = frozenset(
+    {".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".cache", ".ipynb_checkpoints", "__pycache__",
+     "node_modules", "site-packages"}
+)  # fmt: skip
+"""Folders that hold no runs, and many files."""
 _LONGEST: Final = 120
 """Characters of a run's id."""
 _SESSION: Final = re.compile(r"[0-9]{9,}\.[0-9]+")
 """How PyTorch's `add_hparams` names the folder that it makes below a run's."""
 _MERGED: Final = frozenset({"wandb", "tensorboard"})
 """Formats of which all files of a folder are one run."""
+_MONITOR: Final = "monitor.csv"
+"""How names of files end that hold the episodes of one environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +45,15 @@ class Place:
     """One run and its files."""
 
     run_id: str
+    folder: Path
     kind: Format
     files: tuple[Path, ...]
+
+    def open(self, path: Path) -> "File":
+        """One of its files as rows."""
+        main = "" if path.parent == self.folder or _SESSION.fullmatch(path.parent.name) else path.parent.name
+        make = partial(self.kind.make, main) if main and self.kind.name == "tensorboard" else self.kind.make
+        return File(path, make)
 
 
 def find(path: Path, wanted: str | None = None) -> list[Place]:
@@ -44,31 +63,43 @@ def find(path: Path, wanted: str | None = None) -> list[Place]:
         kind = by_name(file.name)
         if kind is not None and wanted in (None, kind.name):
             by_folder.setdefault(file.parent, []).append((kind, file))
-    for folder in [one for one in by_folder if _SESSION.fullmatch(one.name) and one.parent in by_folder]:
+    for folder in [one for one in by_folder if one.parent in by_folder and _is_part(by_folder[one])]:
         by_folder[folder.parent] += by_folder.pop(folder)
     return [place for folder in sorted(by_folder) for place in _places(path, folder, by_folder[folder])]
 
 
 def _below(path: Path) -> Iterator[Path]:
-    count = 0
     for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(set(folders) - _SKIPPED)
         for name in sorted(files):
-            count += 1
-            if count > _MOST_FILES:
-                return
             yield Path(folder, name)
+
+
+def _is_part(files: list[tuple[Format, Path]]) -> bool:
+    """Whether a folder is part of the run above it: of `add_hparams`, or of `add_scalars`, which names it.
+
+    `add_scalars("loss", {"train": 1})` writes the tag `loss` into a folder `loss_train`.
+    """
+    kind, file = files[0]
+    if _SESSION.fullmatch(file.parent.name):
+        return True
+    tag = first_tag(file, min(file.stat().st_size, FIRST_BYTES)) if kind.name == "tensorboard" else ""
+    return bool(tag) and file.parent.name.startswith(tag.replace("/", "_") + "_")
 
 
 def _places(path: Path, folder: Path, found: list[tuple[Format, Path]]) -> Iterator[Place]:
     kind = min((kind for kind, _ in found), key=READERS.index)
     files = tuple(file for one, file in found if one is kind)
     run_id = run_id_of(path, folder)
-    if kind.name in _MERGED or len(files) == 1:
-        yield Place(run_id=run_id, kind=kind, files=files)
+    beside = tuple(file for file in files if file.name.endswith(_MONITOR))
+    runs = tuple(file for file in files if file not in beside)
+    if kind.name in _MERGED or len(runs) <= 1:
+        yield Place(run_id=run_id, folder=folder, kind=kind, files=files)
         return
-    for file in files:
-        yield Place(run_id=f"{run_id}/{file.stem}", kind=kind, files=(file,))
+    for file in runs:
+        yield Place(run_id=f"{run_id}/{file.stem}", folder=folder, kind=kind, files=(file,))
+    if beside:
+        yield Place(run_id=f"{run_id}/monitor", folder=folder, kind=kind, files=beside)
 
 
 def run_id_of(path: Path, folder: Path) -> str:
@@ -86,50 +117,80 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)[-_LONGEST:] or "run"
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """How far one file was read, by its numbers: a file that has them is the same, whatever became of it."""
+
+    path: str
+    numbers: int
+    digest: str
+
+
 class File:
     """One file as rows."""
 
     def __init__(self, path: Path, make: Callable[[], Reader] | None = None) -> None:
         self.path = path
+        self.make = make
         self.problems: Counter[str] = Counter()
         """Of the file itself."""
         self.reader = make() if make else None
         """`None` until the first bytes show the format."""
+        self.waiting: deque[Logged] = deque()
+        """Rows that were read, and not yet taken."""
         self._tail = Tail(path)
-        self._rows: list[int] = []
-        """A hash of each row that was given."""
+        self._marks = array("q")
+        """A hash of each row that was read."""
         self._again: int | None = None
         """How many rows of a file that was written anew were met again; `None` outside of that."""
+        self._is_anew = False
+        self._numbers, self._digest = 0, hashlib.blake2b(digest_size=16)
 
-    def rows(self) -> list[Logged]:
-        """What was added since the last look, at most a few MiB; empty where nothing was."""
-        while data := self._read():
-            rows = [row for row in self._fed(data) if self._is_new(row)]
-            if rows:
-                return rows
-        return []
+    def look(self) -> bool:
+        """Read on until rows wait; whether any do."""
+        while not self.waiting and (data := self._read()):
+            self.waiting.extend(row for row in self._fed(data) if self._is_new(row))
+        return bool(self.waiting)
 
-    @property
-    def position(self) -> int:
-        """Bytes whose rows were given, or wait in the reader."""
-        return self._tail.position
+    def take(self) -> Logged:
+        """The oldest row that waits."""
+        row = self.waiting.popleft()
+        self._note(row)
+        return row
 
-    def past(self, position: int) -> list[Logged]:
-        """The rows up to a place, of a file that was read up to there before."""
-        self._tail.until, found = position, list[Logged]()
-        while self._tail.position < position and (data := self._read()):
-            found += [row for row in self._fed(data) if self._is_new(row)]
-        self._tail.until = None
-        return found
+    def reached(self) -> Reached:
+        """How far rows were taken."""
+        return Reached(str(self.path), self._numbers, self._digest.hexdigest())
+
+    def past(self, reached: Reached) -> list[Logged] | None:
+        """Take the rows up to a place that was reached before; `None` where the file has other ones."""
+        found: list[Logged] = []
+        while self._numbers < reached.numbers and self.look():
+            row, left = self.waiting[0], reached.numbers - self._numbers
+            if len(row.values) > left:
+                # A row of event files may end where a look ended.
+                items = list(row.values.items())
+                parts = [
+                    msgspec.structs.replace(row, values=dict(part)) for part in (items[:left], items[left:])
+                ]
+                self.waiting[0] = parts[1]
+                self.waiting.appendleft(parts[0])
+            found.append(self.take())
+        return found if self.reached() == reached else None
+
+    def _note(self, row: Logged) -> None:
+        self._numbers += len(row.values)
+        for item in row.values.items():
+            self._digest.update(repr((row.step, item)).encode("utf-8", "replace"))
 
     def _read(self) -> bytes:
         try:
-            data, begins = self._tail.read()
+            data, is_anew = self._tail.read()
         except OSError as error:
             self.problems[f"looks that failed ({error.strerror})"] += 1
             return b""
-        if begins is not Begins.ON:
-            self._again = 0 if begins is Begins.REWRITTEN else None
+        if is_anew:
+            self._is_anew = True
+            self._numbers, self._digest = 0, hashlib.blake2b(digest_size=16)
             if self.reader is not None:
                 self.reader.restart()
         return data
@@ -145,18 +206,10 @@ class File:
             self.reader = kind.make()
         return self.reader.feed(data)
 
-    def all(self) -> Iterator[Logged]:
-        """Every row, and the file's end."""
-        size = -1
-        while size != self._tail.position:
-            size = self._tail.position
-            yield from self.rows()
-        self.end()
-
     def end(self) -> None:
-        """The file is not read on."""
+        """The file is not read on: what its reader holds are rows, or counted."""
         if self.reader is not None:
-            self.reader.end()
+            self.waiting.extend(row for row in self.reader.end() if self._is_new(row))
         self._tail.close()
 
     def remarks(self) -> Iterator[str]:
@@ -166,14 +219,22 @@ class File:
             yield f"{self.path}: {count:,} {problem}"
 
     def _is_new(self, row: Logged) -> bool:
+        """Whether a row was not given before: of a file that was written anew, those that it had are known.
+
+        Its first row may be a later one of those before, where a program writes the newest ones only.
+        """
         mark = hash(repr(row))
+        if self._is_anew:
+            self._is_anew = False
+            self._again = self._marks.index(mark) if mark in self._marks else 0
         if self._again is not None:
-            if self._again < len(self._rows) and self._rows[self._again] == mark:
+            if self._again < len(self._marks) and self._marks[self._again] == mark:
                 self._again += 1
+                self._note(row)
                 return False
-            del self._rows[self._again :]
+            del self._marks[self._again :]
             self._again = None
-        self._rows.append(mark)
+        self._marks.append(mark)
         return True
 
 

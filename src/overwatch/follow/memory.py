@@ -1,64 +1,50 @@
-"""How far the files of a followed run were delivered, so that following that begins again goes on from there.
+"""How far followed runs are delivered, so that following that begins again goes on from there.
 
-Owns a small file a run and collector. Rules: it states less than was delivered, never more; it holds for the
-same file on disk (device, inode, its beginning) that is not shorter now. What cannot be read or written is
-no memory. Must not know rows.
+Owns a small file a run and collector. Rules: what is sent together lies in that file before it is sent, and
+until it was answered: whoever begins again sends the same bytes again first, and the collector knows by their
+numbers what it has. A file that was read is known by the numbers that it had. What cannot be read or written
+is no memory. Must not know rows.
 """
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from overwatch.follow.files import Reached
 from overwatch.recordings.checkpoints import write_whole
-from overwatch.regular import open_regular, read_regular
-
-_HEAD: Final = 4096
-"""Bytes by which a file is known beside its inode, which another one may get."""
+from overwatch.regular import read_regular
+from overwatch.simulate.delivery import Reported, Sender
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """How far one file was delivered."""
-
-    path: str
-    position: int
-    device: int
-    inode: int
-    head: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether the file is still the one that was read."""
-        found = reached(Path(self.path), self.position)
-        return found == self
+_MOST_BYTES: Final = 64 << 20
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """How far a run was delivered."""
+    """How far a run is delivered."""
 
     files: tuple[Reached, ...]
     is_over: bool
-    """Whether its end was delivered, too."""
+    """Whether its end is, too."""
+    sent: tuple[Reported, ...] = ()
+    """Requests that bring it there, and may not have been answered."""
 
 
-_remembered: Final = msgspec.json.Decoder(Remembered).decode
+_remembered: Final = msgspec.msgpack.Decoder(Remembered).decode
 
 
-def reached(path: Path, position: int) -> Reached | None:
-    """The file as it is now; `None` where it cannot be read, or is shorter."""
-    try:
-        with open_regular(path) as file:
-            state, head = os.fstat(file.fileno()), file.read(min(_HEAD, position))
-    except OSError:
-        return None
-    if state.st_size < position:
-        return None
-    digest = hashlib.blake2b(head, digest_size=16).hexdigest()
-    return Reached(str(path), position, state.st_dev, state.st_ino, digest)
+class Sent(Reported, frozen=True, kw_only=True):
+    """One of the requests that are sent together."""
+
+    path: Path | None = None
+    """Of the run's memory, for the first and the last of them."""
+    before: Remembered | None = None
+    """What is true from when the first is sent on; of the others `None`."""
+    after: Remembered | None = None
+    """What is true when the last was answered; of the others `None`."""
 
 
 class Memory:
@@ -67,22 +53,58 @@ class Memory:
     def __init__(self, folder: Path, endpoint: str) -> None:
         self._folder, self._endpoint = folder, endpoint
 
-    def recall(self, run_id: str, files: Sequence[Path]) -> Remembered | None:
-        """How far a run of these files was delivered; `None` where that is unknown, or not true any more."""
+    def recall(self, path: Path) -> Remembered | None:
+        """What a run's memory holds; `None` where it cannot be read."""
         try:
-            found = _remembered(read_regular(self._file(run_id, files)))
+            return _remembered(read_regular(path, _MOST_BYTES))
         except (OSError, msgspec.MsgspecError):
             return None
-        return found if all(one.holds for one in found.files) else None
 
-    def keep(self, run_id: str, files: Sequence[Path], found: Remembered) -> None:
-        """Remember it."""
-        path = self._file(run_id, files)
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole(path, msgspec.json.encode(found))
-
-    def _file(self, run_id: str, files: Sequence[Path]) -> Path:
+    def file(self, run_id: str, files: Sequence[Path]) -> Path:
+        """Where the memory of a run of these files lies."""
         first = str(min(files, default=Path()).resolve())
         owner = hashlib.blake2b(repr((self._endpoint, run_id, first)).encode(), digest_size=16)
-        return self._folder / f"{owner.hexdigest()}.json"
+        return self._folder / f"{owner.hexdigest()}.state"
+
+
+def together(requests: Sequence[Reported], path: Path, after: Remembered) -> list[Reported]:
+    """Requests that are sent together, with what to remember before and after."""
+    last = len(requests) - 1
+    before = msgspec.structs.replace(after, sent=tuple(requests))
+    return [
+        Sent(
+            signal=one.signal, body=one.body, at=one.at, records=one.records, path=path,
+            before=before if place == 0 else None, after=after if place == last else None,
+        )
+        for place, one in enumerate(requests)
+    ]  # fmt: skip
+
+
+class RememberingSender(Sender):
+    """Delivers requests, and remembers on its own thread what was sent and what was answered."""
+
+    def take(self, timeout_s: float) -> Reported | None:
+        """The oldest request; what is sent together with it is remembered first."""
+        request = super().take(timeout_s)
+        if isinstance(request, Sent):
+            _keep(request.path, request.before)
+        return request
+
+    def landed(self, request: Reported, rejected: int) -> None:
+        """The collector has it, but for so many records."""
+        super().landed(request, rejected)
+        if isinstance(request, Sent):
+            _keep(request.path, request.after)
+
+    def lost(self, request: Reported, reason: str) -> None:
+        """The collector refuses it: following goes on behind it."""
+        super().lost(request, reason)
+        if isinstance(request, Sent):
+            _keep(request.path, request.after)
+
+
+def _keep(path: Path | None, found: Remembered | None) -> None:
+    if path is not None and found is not None:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(path, msgspec.msgpack.encode(found))

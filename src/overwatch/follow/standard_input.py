@@ -6,6 +6,7 @@ read on all the same. Must not know what the lines mean.
 
 import os
 import select
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -22,29 +23,29 @@ class StandardInput:
     def __init__(self, reader: Reader, wait_s: float) -> None:
         self.path = Path("-")
         self.reader: Reader | None = reader
+        self.waiting: deque[Logged] = deque()
         self.is_over = False
         self._wait_s = wait_s
         self._is_passed_on = True
 
-    def rows(self) -> list[Logged]:
-        """What came; waits up to `wait_s` for it."""
+    def look(self) -> bool:
+        """Read what came, waiting up to `wait_s` for it."""
         if self.reader is None or self.is_over or not select.select([_IN], [], [], self._wait_s)[0]:
-            return []
+            return bool(self.waiting)
         data = os.read(_IN, _CHUNK)
         self.is_over = not data
         self._pass_on(data)
-        return list(self.reader.feed(data))
+        self.waiting.extend(self.reader.feed(data))
+        return bool(self.waiting)
 
-    def all(self) -> Iterator[Logged]:
-        """Every row up to its end."""
-        while not self.is_over:
-            yield from self.rows()
-        self.end()
+    def take(self) -> Logged:
+        """The oldest row that waits."""
+        return self.waiting.popleft()
 
     def end(self) -> None:
         """It is not read on."""
         if self.reader is not None:
-            self.reader.end()
+            self.waiting.extend(self.reader.end())
 
     def remarks(self) -> Iterator[str]:
         """What could not be used."""

@@ -1,9 +1,10 @@
 """The events of one run out of its rows.
 
-Rules: a row is one update where it has a number of the policy that is no episode's; rows of one step are one
-update. Times are those of the rows: a column, else the seconds since the beginning counted back from the time
-of the file, else evenly spaced. A sign of life stands between rows that are far apart: the writer is watched,
-however seldom it writes. Must not know files, formats, or where events go.
+Rules: a row is one update where it has a number of the policy that is no episode's; which rows are one is the
+adapters' rule: those of one step, and those by another axis that counts fewer. Times are those of the rows:
+a column, else the seconds since the beginning counted back from the time of the file, else even. A sign
+of life stands between rows that are far apart: the writer is watched, however seldom it writes. Must not know
+files, formats, or where events go.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from overwatch.adapters.logged_updates import begins_update
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.adapters.starting import SETTINGS
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Scope
@@ -71,6 +73,8 @@ class Story:
         self.columns = Columns(declared.chosen)
         self.refused: Counter[str] = Counter()
         """Names that were left out, by the reason."""
+        self.texts: Counter[str] = Counter()
+        """How often a name had a value that is no number."""
         self.is_spaced = False
         """Rows have no time of their own, so they stand a second apart."""
         self.rows = 0
@@ -81,10 +85,39 @@ class Story:
         """What was read so far was delivered before following began, and nothing since."""
         self._began_s: float | None = None
         """Unix seconds at which the elapsed ones begin."""
+        self._ahead = 0
+        """Rows that the files had when they were surveyed, and that did not yet come."""
+        self._longest_s: float | None = None
+        """Most seconds since the beginning, of those rows."""
         self._step: float | None = None
+        self._names: set[str] = set()
+        """Of the newest update."""
         self._index: int | None = None
         """Number of the newest update."""
         self._full = Names(DIALECT, lambda *_: None, self._refuse)
+
+    def survey(self, row: Logged) -> None:
+        """Learn from a row that will come what all rows together show."""
+        self._ahead += 1
+        self.columns.see(row.values)
+        since = self.columns.elapsed_of(row.values)
+        if since is not None:
+            self._longest_s = max(since, self._longest_s or 0.0)
+
+    def begins(self, file_ns: int) -> None:
+        """All rows that were there at `file_ns` were surveyed."""
+        if self._longest_s is not None:
+            self._began_s = file_ns / SECOND - self._longest_s
+
+    def when(self, row: Logged) -> float | None:
+        """Unix seconds at which a row was written, as far as it shows them."""
+        seconds = calendar(row.at)
+        if seconds is None:
+            seconds = self.columns.time_of(row.values)
+        since = self.columns.elapsed_of(row.values)
+        if seconds is None and since is not None and self._began_s is not None:
+            seconds = self._began_s + since
+        return seconds
 
     def moments(self, rows: Sequence[Logged], config: Mapping[str, str], file_ns: int) -> Iterator[Moment]:
         """Events of these rows, which were all there at `file_ns`, the newest time that they can have."""
@@ -141,20 +174,17 @@ class Story:
 
     def _times(self, rows: Sequence[Logged], file_ns: int) -> Iterator[int]:
         """When each row was written; times never go back."""
-        elapsed = [self.columns.elapsed_of(row.values) for row in rows]
+        elapsed = (self.columns.elapsed_of(row.values) for row in rows)
         if self._began_s is None and (known := [one for one in elapsed if one is not None]):
             self._began_s = file_ns / SECOND - max(known)
-        before = self.last_at
-        space = min(max(file_ns - before, 0) // len(rows), _SPACE_NS)
-        for place, (row, since) in enumerate(zip(rows, elapsed, strict=True)):
-            seconds = calendar(row.at)
-            if seconds is None:
-                seconds = self.columns.time_of(row.values)
-            if seconds is None and since is not None and self._began_s is not None:
-                seconds = self._began_s + since
+        before, left = self.last_at, max(self._ahead, len(rows))
+        self._ahead = max(self._ahead - len(rows), 0)
+        space = min(max(file_ns - before, 0) // left, _SPACE_NS)
+        for place, row in enumerate(rows):
+            seconds = self.when(row)
             if seconds is None:
                 self.is_spaced = True
-                at = file_ns - (len(rows) - 1 - place) * space
+                at = file_ns - (left - 1 - place) * space
             else:
                 at = int(seconds * SECOND)
             before = max(before, at)
@@ -172,8 +202,10 @@ class Story:
         is_update = self._is_update(named)
         if is_update:
             step = row.step if row.step is not None else self.columns.step_of(row.values)
-            self.updates += step is None or step != self._step
-            self._step = step
+            if self._is_next(row.values, step):
+                self.updates += 1
+                self._step, self._names = step, set()
+            self._names |= row.values.keys()
             number = self.columns.update_of(row.values)
             self._index = self.updates if number is None else number
         yield Measured(
@@ -184,11 +216,23 @@ class Story:
             conflated=None if is_update else Conflated(n=1, updates=0),
         )
 
+    def _is_next(self, names: Iterable[str], step: float | None) -> bool:
+        """Whether a row of an update is of another one than the row before; without a step each is."""
+        if step is None or self._step is None:
+            return True
+        library = self.columns.library
+        return any(begins_update(name, step, self._names, self._step, library) for name in names)
+
     def _named(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """The numbers of a row by full names."""
-        found = {name: one for name, value in values.items() if (one := scalar(value)) is not None}
-        if self.columns.library is not None:
-            found = numbers(found, self.columns.library)
+        """The numbers of a row by full names; what has no number is counted."""
+        self.texts.update(
+            name for name, value in values.items() if value is not None and scalar(value) is None
+        )
+        library = self.columns.library
+        if library is None:
+            found = {name: one for name, value in values.items() if (one := scalar(value)) is not None}
+        else:
+            found = numbers(values, library)
         full = self._full.policies(found)
         return {_of_policy(full[name]): value for name, value in found.items() if name in full}
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from overwatch.follow.base import Reader
 from overwatch.follow.files import File, find, newest, run_id_of_file
-from overwatch.follow.readers import by_name
+from overwatch.follow.readers import Format, by_name
 from overwatch.follow.runs import Run
 from overwatch.follow.story import Declared
 
@@ -44,6 +44,9 @@ class Watched:
         self.left = 0
         """Old runs that are not followed."""
         self._since: int | None = None
+        self._kinds: dict[str, Format] = {}
+        """What is read of each run of a folder."""
+        self._run_of: dict[Path, str] = {}
 
     def scan(self, now: int) -> None:
         """Take up what appeared. Raises `ValueError` where one run was named and there are several."""
@@ -68,12 +71,19 @@ class Watched:
             self._since = min(now - RECENT_NS, max(written.values(), default=now) - 1)
             if wanted.is_all:
                 self._since = -1
+        self.left = 0
         for place in places:
             run_id = wanted.run_id or place.run_id
-            if run_id in self.runs:
-                self.runs[run_id].add(place)
+            known = next((self._run_of[path] for path in place.files if path in self._run_of), run_id)
+            if known in self.runs:
+                # A file that came beside a run's own may give both another name, or have a surer format.
+                if known == run_id and place.kind is self._kinds[known]:
+                    self.runs[known].add(place)
+                    self._run_of.update(dict.fromkeys(place.files, known))
             elif written[place.run_id] > self._since:
-                self.runs[run_id] = Run(
-                    run_id, [File(path, place.kind.make) for path in place.files], wanted.declared
-                )
-        self.left = len(places) - len(self.runs)
+                self._kinds[run_id] = place.kind
+                self._run_of.update(dict.fromkeys(place.files, run_id))
+                files = [place.open(path) for path in place.files]
+                self.runs[run_id] = Run(run_id, files, wanted.declared)
+            else:
+                self.left += 1

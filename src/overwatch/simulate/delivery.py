@@ -30,8 +30,13 @@ PACE: Final = Pace(token_s=0.0)
 """How fast a collector that is away is tried again."""
 MOST_WAITING: Final = 256 << 20
 """Most bytes of requests that wait."""
+MOST_READY: Final = 16 << 20
+"""Bytes that wait, above which who can wait does."""
 MAX_BYTES: Final = 2 << 20
 """Most bytes of columns in one request; a collector refuses bodies of more than 4 MiB."""
+
+_NAMED_BYTES: Final = 24
+"""Of a number beside its name."""
 
 
 class Reported(Outgoing, frozen=True, kw_only=True):
@@ -51,9 +56,9 @@ class Packer:
         self._resource = {wire.SERVICE: service, "telemetry.distro.version": __version__}
         self._seq = 0
 
-    def report(self, moments: Iterable[Moment]) -> Iterator[Reported]:
-        """Requests in order."""
-        for _, together in groupby(moments, key=lambda moment: moment.at // GROUP_NS):
+    def report(self, moments: Iterable[Moment], apart_ns: int = GROUP_NS) -> Iterator[Reported]:
+        """Requests in order; what is within `apart_ns` goes together."""
+        for _, together in groupby(moments, key=lambda moment: moment.at // apart_ns):
             yield from self._requests([event for moment in together for event in moment.events])
 
     def _requests(self, events: list[Event]) -> Iterator[Reported]:
@@ -88,16 +93,18 @@ class Teller(Packer):
 
 
 def _bytes(event: Event) -> int:
-    """Bytes of an event's columns; the rest is small."""
+    """Bytes of an event's columns and of the names of what was measured; the rest is small."""
+    names = 0
     if isinstance(event, Measured):
         columns = (*event.keys.values(), *event.values.values())
+        names = sum(len(name) + _NAMED_BYTES for name in event.values)
     elif isinstance(event, EpisodeEnded):
         columns = (event.env_id, event.episode_return)
     elif isinstance(event, ActionTaken):
         columns = (event.env_id, event.op)
     else:
         return 0
-    return sum(len(column.data) for column in columns)
+    return names + sum(len(column.data) for column in columns)
 
 
 class Sender:
@@ -138,6 +145,11 @@ class Sender:
             self._waiting.append(reported)
             self._bytes += len(reported.body)
             self._changed.notify_all()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether so little waits that who can wait need not."""
+        return self._bytes < min(MOST_READY, self._most)
 
     def close(self) -> None:
         """Stop; what still waits is counted as lost."""

@@ -16,7 +16,7 @@ from overwatch.events import Measured
 from overwatch.feeds.inputs import open_input
 from overwatch.snapshot import Snapshot
 from tests.overwatch.collector.running import eventually, running
-from tests.overwatch.sdk.sink import http_sink
+from tests.overwatch.sdk.sink import Sink, http_sink
 
 ROWS = [
     {"time/iterations": n, "time/time_elapsed": n * 2, "train/approx_kl": 0.2, "train/entropy_loss": -0.6}
@@ -53,7 +53,7 @@ def test_an_import_is_a_recording_with_the_files_own_times(tmp_path: Path) -> No
     assert "run runs/a (progress.json): SB3, 2 names known; 40 rows, 40 updates" in result.output
     assert sorted(found) == ["runs/a", "runs/b"]
     run = found["runs/a"].run
-    assert (run.update, run.outcome, run.started) == (40, "completed", 1.75e9 - 78)
+    assert (run.update, run.outcome, run.started) == (40, "ended", 1.75e9 - 78)
     assert found["runs/a"].policy["kl_divergence"].status == "critical"
     assert "policy-kl-divergence" in overwatch("replay", tmp_path / "out", "--summary").output
     html = tmp_path / "out.html"
@@ -74,7 +74,7 @@ def test_of_the_time_in_which_nothing_was_written_no_recording_is_made(tmp_path:
     assert not [snapshot for snapshot in recorded if snapshot.findings]
     last = last_of(tmp_path / "out")
     assert {run_id: (one.run.update, one.run.outcome) for run_id, one in last.items()} == {
-        "runs/older": (30, "completed"), "runs/resumed": (60, "completed"),
+        "runs/older": (30, "ended"), "runs/resumed": (60, "ended"),
     }  # fmt: skip
     assert {1.5e9 + 20, 1.7e9 + 20, 1.73e9 + 20} <= {snapshot.time for snapshot in recorded}
 
@@ -91,7 +91,7 @@ def test_a_file_that_was_left_long_ago_is_followed_from_now(tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     snapshot = last_of(tmp_path / "collector/otlp")["x"]
 
-    assert (snapshot.run.update, snapshot.run.outcome, snapshot.run.started) == (30, "completed", 1.5e9)
+    assert (snapshot.run.update, snapshot.run.outcome, snapshot.run.started) == (30, "ended", 1.5e9)
 
 
 def test_an_import_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_growing_file_is_followed_to_a_collector_and_into_a_recording(tmp_path
 
     assert result.exit_code == 0, result.output
     found = last_of(tmp_path / "rec")["logs"]
-    assert (found.run.update, found.run.outcome, found.counters["updates"]) == (40, "completed", 40)
+    assert (found.run.update, found.run.outcome, found.counters["updates"]) == (40, "ended", 40)
     assert "run logs (progress.json): SB3, 2 names known; 40 rows, 40 updates" in result.output
     assert ", 0 not" not in result.output
     assert "records delivered\n" in result.output
@@ -198,7 +198,7 @@ def test_bad_usage_is_named(tmp_path: Path, args: list[str]) -> None:
 
 
 def test_ctrl_c_ends_following_and_its_runs(tmp_path: Path) -> None:
-    """The recording is whole and the run reads interrupted; the status is that of the signal."""
+    """The recording is whole, and how the run ends is not known; the status is that of the signal."""
     path = tmp_path / "a.jsonl"
     path.write_text(lines_of(ROWS))
     command = [*FOLLOW, str(path), "--run", "x", "-o", str(tmp_path / "rec")]
@@ -209,40 +209,73 @@ def test_ctrl_c_ends_following_and_its_runs(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(30) == 128 + 15
 
-    assert last_of(tmp_path / "rec")["x"].run.outcome == "interrupted"
+    assert last_of(tmp_path / "rec")["x"].run.outcome == "ended"
 
 
-def test_following_that_is_killed_and_started_again_loses_nothing(tmp_path: Path) -> None:
-    """It is killed while rows come; the next one sends what the collector lacks, and little else."""
-    path = tmp_path / "a.jsonl"
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "OVERWATCH_SPOOL_DIR": str(tmp_path)}
+def follow_of(path: Path, folder: Path, endpoint: str, *more: str) -> subprocess.Popen[str]:
+    """`follow` of a file as run `x`, in a process of its own whose memory lies in a folder."""
+    command = [*FOLLOW, str(path), "--run", "x", "--endpoint", endpoint, *more]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "OVERWATCH_SPOOL_DIR": str(folder)}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
 
-    def grown(first: int, last: int) -> None:
-        with path.open("a") as file:
-            file.write(lines_of(ROWS[first:last]))
+
+def updates_of(sink: Sink) -> list[tuple[str, int | None, int | None]]:
+    """Life, sequence number and number of each update that a collector got; what came twice counts once."""
+    return list(dict.fromkeys(
+        (record.origin.epoch, record.seq, record.event.index)
+        for record in sink.records()
+        if isinstance(record.event, Measured) and record.event.scope is Scope.POLICY
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("rewrites", [False, True], ids=["appended", "renamed"])
+def test_following_that_is_killed_and_started_again_loses_and_doubles_nothing(
+    tmp_path: Path, *, rewrites: bool
+) -> None:
+    """It is killed twice while rows come: what was on its way comes again under its numbers."""
+    path, total = tmp_path / "a.jsonl", 4800
+    rows = [{"update": n, "_timestamp": 1.75e9 + n, "kl_divergence": 0.01} for n in range(1, total + 1)]
+
+    def grow(last: int) -> None:
+        part = path.with_suffix(".part")
+        part.write_text(lines_of(rows[:last]))
+        part.replace(path) if rewrites else path.write_bytes(part.read_bytes())
 
     with http_sink() as sink:
-        command = [*FOLLOW, str(path), "--run", "x", "--endpoint", sink.endpoint]
+        for round_ in range(3):
+            grow(total * (round_ + 1) // 3)
+            last = round_ == 2
+            process = follow_of(path, tmp_path, sink.endpoint, *(["--until-idle", "1"] if last else []))
+            try:
+                if last:
+                    assert process.wait(90) == 0, process.communicate()[1]
+                else:
+                    before = sink.requests
+                    eventually(lambda: sink.requests > before, within_s=90)  # noqa: B023 at once
+            finally:
+                process.kill()
+                process.communicate()
+        found = updates_of(sink)
 
-        def sent() -> list[tuple[str, int | None]]:
-            return [
-                (record.origin.epoch, record.event.index)
-                for record in sink.records()
-                if isinstance(record.event, Measured) and record.event.scope is Scope.POLICY
-            ]
+    assert [index for *_, index in found] == list(range(1, total + 1))
+    assert len({epoch for epoch, *_ in found}) <= 3
 
-        grown(0, 20)
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
-            eventually(lambda: len(sent()) == 20 and any(tmp_path.glob("follow/*.json")))
-            grown(20, 30)
-            process.kill()
-        grown(30, 40)
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
-            eventually(lambda: (sent() or [("", 0)])[-1][1] == 40)
-            process.terminate()
 
-    assert {index for _, index in sent()} == set(range(1, 41))
-    lives = list(dict.fromkeys(epoch for epoch, _ in sent()))
-    assert len(lives) == 2
-    # Between the kill and the answer before it at most the second ten were sent.
-    assert next(index for epoch, index in sent() if epoch == lives[1]) in (21, 31)
+def test_what_a_collector_does_not_take_in_time_is_sent_by_the_next_follow(tmp_path: Path) -> None:
+    """It is away after a part: following waits, announces that, and the next one delivers the rest once."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines_of([{"update": n, "kl_divergence": 0.01} for n in range(1, 3001)]))
+    with http_sink() as sink:
+        sink.status = lambda number: 200 if number <= 1 else 503
+        away = follow_of(path, tmp_path, sink.endpoint, "--until-idle", "0.5")
+        printed = away.communicate(timeout=90)[1]
+        part = len(updates_of(sink))
+        sink.status = lambda _: 200
+        again = follow_of(path, tmp_path, sink.endpoint, "--until-idle", "0.5")
+        assert "goes on behind " in again.communicate(timeout=90)[1]
+        found = updates_of(sink)
+
+    assert (away.returncode, again.returncode, 0 < part < 3000) == (1, 0, True)
+    assert "the collector takes nothing; waiting 10 s for it" in printed
+    assert "the same command sends the rest" in printed
+    assert [index for *_, index in found] == list(range(1, 3001))

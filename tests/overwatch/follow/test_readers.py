@@ -110,7 +110,7 @@ def test_a_file_that_is_cut_gives_what_is_whole_and_counts_the_rest(kind: Format
     reader.end()
 
     assert cut == whole[: len(cut)]
-    assert [count for problem, count in reader.known.problems.items() if "cut off" in problem] == [1]
+    assert list(reader.known.problems.values()) == [1]
 
 
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.name)
@@ -205,7 +205,7 @@ def test_columns_may_change_and_odd_lines_are_counted() -> None:
         {"a": 1, "b": 2},
         {"b": 5, "c": 6},
     ]
-    assert reader.known.problems["lines with more cells than the header has columns"] == 1
+    assert reader.known.problems["rows that are longer than the header: left out"] == 1
 
 
 def test_a_json_line_that_is_none_is_counted() -> None:
@@ -243,25 +243,3 @@ def test_a_pattern_that_names_nothing_is_refused(text: str) -> None:
     """With what it is and what to write."""
     with pytest.raises(ValueError, match=r"regular expression|\?P<loss>"):
         parse_pattern(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "ending"),
-    [
-        ("loss=1\n", None),
-        ('Traceback (most recent call last):\n  File "a"\nValueError: nan\n', ("failed", "ValueError: nan")),
-        (
-            "Traceback (most recent call last):\n  x\nKeyboardInterrupt\n",
-            ("interrupted", "KeyboardInterrupt"),
-        ),
-        ("Traceback (most recent call last):\n  x\nValueError: caught\nloss=2\n", None),
-    ],
-)
-def test_a_traceback_that_ends_the_text_is_how_the_program_ended(
-    text: str, ending: tuple[str, str] | None
-) -> None:
-    """One that is followed by more was caught."""
-    reader = PatternReader(parse_pattern(r"loss=(?P<loss>\S+)"))
-    list(reader.feed(text.encode()))
-
-    assert reader.known.ending == ending

@@ -1,7 +1,9 @@
 """Rows as events: whose names they are, what is an update, and when it was."""
 
 import math
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,7 +13,12 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured, RunFinished, RunStarted
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import Chosen, Columns
+from overwatch.follow.files import File
+from overwatch.follow.readers import by_name
+from overwatch.follow.runs import Run
 from overwatch.follow.story import ALIVE_NS, SECOND, Declared, Story
+from overwatch.journal import Signal
+from overwatch.otlp.decode import decode
 
 HUGE = pytest.param(10**400, id="huge")
 FILE_NS = 1_800_000_000 * SECOND
@@ -225,3 +232,46 @@ def test_too_many_names_are_left_out_and_counted() -> None:
 
     assert len(update.values) == 256
     assert story.refused.total() == 44
+
+
+def test_numbers_by_another_axis_are_of_the_same_update() -> None:
+    """As rl_games writes them, by frame, by epoch and by seconds: an update each epoch, as its adapter."""
+    story = Story(Declared(chosen=Chosen(library=Library.RL_GAMES)))
+    for epoch in range(1, 6):
+        frame = epoch * 1000.0
+        events(
+            story,
+            Logged(values={"losses/a_loss": 0.1, "info/kl": 0.01}, step=frame),
+            Logged(values={"diagnostics/exp_var": 0.5}, step=float(epoch)),
+            Logged(values={"rewards/step": 1.0}, step=frame),
+            Logged(values={"rewards/iter": 1.0}, step=float(epoch)),
+            Logged(values={"rewards/time": 1.0}, step=epoch * 7.0),
+        )
+
+    assert story.updates == 5
+
+
+def test_a_run_that_is_left_alone_for_an_hour_has_ended_and_goes_on_when_it_is_written_to(
+    tmp_path: Path,
+) -> None:
+    """Files show no process: the end is not known, and it is no end for ever."""
+    path, began = tmp_path / "a.jsonl", 1_800_000_000
+    path.write_text(f'{{"_timestamp": {began}, "kl": 0.1}}\n')
+    os.utime(path, (began, began))
+    kind = by_name(path.name)
+    assert kind is not None
+    run = Run("r", [File(path, kind.make)], Declared())
+
+    def sent(now: int) -> list[str]:
+        requests = [*run.read(now * SECOND)] or [*run.alive(now * SECOND)]
+        found = [record.event for one in requests for record in decode(Signal.LOGS, one.body).records]
+        return [getattr(event, "outcome", type(event).__name__) for event in found]
+
+    assert sent(began + 1) == ["RunStarted", "Measured"]
+    assert set(sent(began + 1800)) == {"Measured"}
+    assert sent(began + 3700)[-1] == "ended"
+    assert sent(began + 9000) == []
+    with path.open("a") as file:
+        file.write(f'{{"_timestamp": {began + 9001}, "kl": 0.1}}\n')
+    os.utime(path, (began + 9001, began + 9001))
+    assert sent(began + 9001) == ["RunStarted", "Measured"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.follow.tail import Begins, Tail
+from overwatch.follow.tail import Tail
 
 
 @pytest.fixture
@@ -20,19 +20,19 @@ def test_only_what_was_appended_is_read(path: Path) -> None:
 
     assert tail.read().data == b""
     path.write_bytes(b"one")
-    assert tail.read() == (b"one", Begins.ON)
+    assert tail.read() == (b"one", False)
     assert tail.read().data == b""
     with path.open("ab") as file:
         file.write(b"two")
-    assert tail.read() == (b"two", Begins.ON)
+    assert tail.read() == (b"two", False)
 
 
 def test_a_large_file_comes_in_pieces(path: Path) -> None:
-    """No look reads more than a MiB."""
-    path.write_bytes(b"x" * (5 << 19))
+    """No look reads more than 64 KiB."""
+    path.write_bytes(b"x" * (5 << 15))
     tail = Tail(path)
 
-    assert [len(tail.read().data) for _ in range(4)] == [1 << 20, 1 << 20, 1 << 19, 0]
+    assert [len(tail.read().data) for _ in range(4)] == [1 << 16, 1 << 16, 1 << 15, 0]
 
 
 def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(path: Path) -> None:
@@ -44,10 +44,10 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(pa
         file.write(b"b\n")
     path.rename(path.with_suffix(".1"))
 
-    assert tail.read() == (b"b\n", Begins.ON)
+    assert tail.read() == (b"b\n", False)
     assert tail.read().data == b""
     path.write_bytes(b"c\n")
-    assert tail.read() == (b"c\n", Begins.ROTATED)
+    assert tail.read() == (b"c\n", True)
 
 
 def _truncate(path: Path) -> None:
@@ -60,7 +60,7 @@ def _grow_in_place(path: Path) -> None:
 
 
 @pytest.mark.parametrize("rewrite", [_truncate, _grow_in_place])
-def test_a_file_that_is_written_anew_is_read_once_it_stands_still(
+def test_a_file_that_is_written_anew_is_read_once_its_beginning_is_whole(
     path: Path, rewrite: Callable[[Path], None]
 ) -> None:
     """Shorter, or with another beginning: one look waits, the next reads from the beginning."""
@@ -70,7 +70,7 @@ def test_a_file_that_is_written_anew_is_read_once_it_stands_still(
     rewrite(path)
 
     assert tail.read().data == b""
-    assert tail.read() == (path.read_bytes(), Begins.REWRITTEN)
+    assert tail.read() == (path.read_bytes(), True)
     assert tail.read().data == b""
 
 

@@ -22,7 +22,7 @@ class Format:
     """How its files are called in a folder."""
     looks_like: Callable[[bytes], bool]
     """Whether a file that begins with these bytes is one."""
-    make: Callable[[], Reader]
+    make: Callable[..., Reader]
 
 
 READERS: Final = (

@@ -63,7 +63,7 @@ def _word(value: bytes) -> str:
 
 
 def _of_text(found: str) -> dict[str, str]:
-    lines = [line.strip() for line in found.splitlines()]
+    lines = [line.strip() for line in found.split("\n")]
     rows = [line.strip("|").split("|", 1) for line in lines if line.startswith("|")]
     # The first two are the head of the table and the line below it.
     if rows:

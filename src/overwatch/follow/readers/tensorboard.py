@@ -7,6 +7,8 @@ one that is whole; histograms, images and text are no numbers, and some texts ar
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from overwatch.follow.base import MOST_BYTES, Known, Logged
@@ -14,6 +16,8 @@ from overwatch.follow.readers.fields import fields, floating, text
 from overwatch.follow.readers.settings import MARKS, settings_of
 
 _HEADER: Final = struct.Struct("<QI")
+FIRST_BYTES: Final = 16 << 10
+"""Of a file that is only asked for its first name."""
 _MOST_BYTES: Final = 1 << 20
 """Of an event that is looked into: scalars are small."""
 _ONE: Final = {1: ("<f", 5), 2: ("<d", 6)}
@@ -42,31 +46,46 @@ def masked_crc(data: bytes) -> int:
 class EventReader:
     """One file."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
+        """`folder` is that of `add_scalars`, which has part of each name."""
         self.known = Known()
+        self._folder = folder
         self._rest = b""
+        self._row: dict[str, float] = {}
+        """Scalars of one step, as far as they came."""
+        self._now: tuple[float, float | None] = (0.0, 0.0)
+        self._at_zero: set[str] = set()
+        """Names that came at step 0, which is also how a scalar without a step is written."""
 
     def feed(self, data: bytes) -> Iterator[Logged]:
-        """One row for the scalars of one step, each name once."""
-        row: dict[str, float] = {}
-        now: tuple[float, float] = (0.0, 0.0)
+        """One row for the scalars of one step, each name once; without steps it ends where a name recurs."""
         for at, step, scalars in self._events(data):
-            if row and (step != now[1] or not row.keys().isdisjoint(scalars)):
-                yield Logged(values=dict(row), at=now[0], step=now[1])
-                row.clear()
-            row.update(scalars)
-            now = (at, step)
-        if row:
-            yield Logged(values=row, at=now[0], step=now[1])
+            here: float | None = step
+            if step == 0:
+                is_stepless = self._now[1] is None or not self._at_zero.isdisjoint(scalars)
+                here = None if is_stepless else step
+                self._at_zero |= scalars.keys()
+            if self._row and (here != self._now[1] or not self._row.keys().isdisjoint(scalars)):
+                yield self._whole()
+            self._row.update(scalars)
+            self._now = (at, here)
+        if self._row and self._now[1] is not None:
+            yield self._whole()
+
+    def _whole(self) -> Logged:
+        row, self._row = self._row, {}
+        return Logged(values=row, at=self._now[0], step=self._now[1])
 
     def restart(self) -> None:
         """Records begin anew."""
-        self._rest = b""
+        self._rest, self._row, self._now = b"", {}, (0.0, 0.0)
+        self._at_zero.clear()
 
-    def end(self) -> None:
-        """Nothing follows."""
+    def end(self) -> list[Logged]:
+        """Nothing follows: a row without a step is whole."""
         self.known.problems.update(["records cut off at the end"] if self._rest else [])
         self._rest = b""
+        return [self._whole()] if self._row else []
 
     def _events(self, data: bytes) -> Iterator[tuple[float, float, dict[str, float]]]:
         for record in self._records(data):
@@ -78,7 +97,7 @@ class EventReader:
                 self.known.problems["records that are no event"] += 1
                 continue
             if found[2]:
-                yield found
+                yield *found[:2], {_full(name, self._folder): value for name, value in found[2].items()}
 
     def _records(self, data: bytes) -> Iterator[bytes]:
         rest, at = self._rest + data, 0
@@ -160,3 +179,20 @@ def _tensor(message: bytes) -> float | None:
 def looks_like(head: bytes) -> bool:
     """Whether a file begins with a record."""
     return len(head) >= 12 and masked_crc(head[:8]) == _HEADER.unpack_from(head)[1]
+
+
+def _full(tag: str, folder: str) -> str:
+    """The name of a scalar whose `add_scalars` put the rest of it into the name of the folder."""
+    first = tag.replace("/", "_") + "_"
+    return f"{tag}/{folder.removeprefix(first)}" if folder.startswith(first) else tag
+
+
+@lru_cache(maxsize=4096)
+def first_tag(path: Path, size: int) -> str:
+    """Name of the first scalar of a file of so many bytes; empty where there is none at its beginning."""
+    try:
+        with path.open("rb") as file:
+            rows = EventReader().feed(file.read(size))
+            return next((name for row in rows for name in row.values), "")
+    except OSError:
+        return ""

@@ -48,10 +48,11 @@ class WandbReader:
         """The log begins anew."""
         self._rest, self._at, self._begun = b"", 0, None
 
-    def end(self) -> None:
+    def end(self) -> list[Logged]:
         """Nothing follows."""
         self.known.problems.update(["records cut off at the end"] if self._rest.strip(b"\0") else [])
         self._rest = b""
+        return []
 
     def _records(self, data: bytes) -> Iterator[bytes]:
         rest, at = self._rest + data, 0
