@@ -212,6 +212,10 @@ class File:
             self.waiting.extend(row for row in self.reader.end() if self._is_new(row))
         self._tail.close()
 
+    def rest(self) -> None:
+        """Hold no descriptor until it is read on: there may be thousands of files."""
+        self._tail.close()
+
     def remarks(self) -> Iterator[str]:
         """What could not be used, in a line each."""
         known = self.reader.known.problems if self.reader else Counter[str]()

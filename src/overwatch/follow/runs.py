@@ -126,6 +126,9 @@ class Run:
     def read_whole(self) -> Iterator[Reported]:
         """Every row, and the end of the run; memory holds a part of them."""
         while rows := self._rows():
+            for file in self.files:
+                if isinstance(file, File):
+                    file.rest()
             yield from self._packed(self.story.moments(rows, self.config, self.changed_ns), GROUP_NS)
         yield from self.finish(0, "ended", f"the end of {self.files[-1].path.name} shows no outcome")
 

@@ -6,6 +6,7 @@ begin anew; of a rotated one the rest comes first. One that is rewritten in plac
 is the same at two looks. Must not know what the bytes mean.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,6 +41,8 @@ class Tail:
 
     def read(self) -> Appended:
         """The next bytes, at most 64 KiB; none where nothing was added. Raises `OSError`."""
+        if self._fd is None and self.position and self._descriptor() is None:
+            return _NOTHING
         if self._fd is None:
             return self._open(is_anew=False)
         state = os.fstat(self._fd)
@@ -56,18 +59,20 @@ class Tail:
         return self._next(self._fd, is_anew=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; where it is read on, from the same place."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _open(self, *, is_anew: bool) -> Appended:
-        try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return _NOTHING
         self.position, self._head, self._seen = 0, b"", None
-        return self._next(self._fd, is_anew=is_anew)
+        fd = self._descriptor()
+        return _NOTHING if fd is None else self._next(fd, is_anew=is_anew)
+
+    def _descriptor(self) -> int | None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return self._fd
 
     def _next(self, fd: int, *, is_anew: bool) -> Appended:
         data = os.pread(fd, _CHUNK, self.position)
