@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -36,15 +36,15 @@ class Remembered(msgspec.Struct, frozen=True):
 _remembered: Final = msgspec.msgpack.Decoder(Remembered).decode
 
 
-class Sent(Reported, frozen=True, kw_only=True):
-    """One of the requests that are sent together."""
+class Note(NamedTuple):
+    """What is remembered with a request."""
 
-    path: Path | None = None
-    """Of the run's memory, for the first and the last of them."""
-    before: Remembered | None = None
-    """What is true from when the first is sent on; of the others `None`."""
-    after: Remembered | None = None
-    """What is true when the last was answered; of the others `None`."""
+    path: Path
+    """Of the run's memory."""
+    before: Remembered | None
+    """What is true from when the first of those that are sent together is sent on; of the others `None`."""
+    after: Remembered | None
+    """What is true when the last of them was answered; of the others `None`."""
 
 
 class Memory:
@@ -71,13 +71,11 @@ def together(requests: Sequence[Reported], path: Path, after: Remembered) -> lis
     """Requests that are sent together, with what to remember before and after."""
     last = len(requests) - 1
     before = msgspec.structs.replace(after, sent=tuple(requests))
-    return [
-        Sent(
-            signal=one.signal, body=one.body, at=one.at, records=one.records, path=path,
-            before=before if place == 0 else None, after=after if place == last else None,
-        )
-        for place, one in enumerate(requests)
-    ]  # fmt: skip
+    notes = (
+        Note(path, before if place == 0 else None, after if place == last else None)
+        for place in range(len(requests))
+    )
+    return [msgspec.structs.replace(one, note=note) for one, note in zip(requests, notes, strict=True)]
 
 
 class RememberingSender(Sender):
@@ -86,25 +84,25 @@ class RememberingSender(Sender):
     def take(self, timeout_s: float) -> Reported | None:
         """The oldest request; what is sent together with it is remembered first."""
         request = super().take(timeout_s)
-        if isinstance(request, Sent):
-            _keep(request.path, request.before)
+        if request is not None and isinstance(request.note, Note):
+            _keep(request.note.path, request.note.before)
         return request
 
     def landed(self, request: Reported, rejected: int) -> None:
         """The collector has it, but for so many records."""
         super().landed(request, rejected)
-        if isinstance(request, Sent):
-            _keep(request.path, request.after)
+        if isinstance(request.note, Note):
+            _keep(request.note.path, request.note.after)
 
     def lost(self, request: Reported, reason: str) -> None:
         """The collector refuses it: following goes on behind it."""
         super().lost(request, reason)
-        if isinstance(request, Sent):
-            _keep(request.path, request.after)
+        if isinstance(request.note, Note):
+            _keep(request.note.path, request.note.after)
 
 
-def _keep(path: Path | None, found: Remembered | None) -> None:
-    if path is not None and found is not None:
+def _keep(path: Path, found: Remembered | None) -> None:
+    if found is not None:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_whole(path, msgspec.msgpack.encode(found))

@@ -46,6 +46,8 @@ class Reported(Outgoing, frozen=True, kw_only=True):
     """When its last event happened, Unix nanoseconds."""
     records: int
     signal: Signal = Signal.LOGS
+    note: object = None
+    """What whoever sends it remembers with it; no part of the request."""
 
 
 class Packer:
