@@ -275,8 +275,8 @@ def as_text(audited: Audited) -> str:
 def _verdict(audited: Audited) -> str:
     """`FAILED: 2 findings at critical or worse, in bad-1; runs checked: ok-1, bad-1`."""
     findings = [row for row in audited.counted if row.kind != END_UNKNOWN]
-    unknown = len(audited.counted) - len(findings)
-    words = [f"{len(findings)} finding{'' if len(findings) == 1 else 's'} at {audited.config.fail_on} or worse"]
+    number, unknown = len(findings), len(audited.counted) - len(findings)
+    words = [f"{number} finding{'' if number == 1 else 's'} at {audited.config.fail_on} or worse"]
     if findings:
         words[0] += f" in {', '.join(dict.fromkeys(row.run for row in findings))}"
     words += [f"{unknown} of unknown end (--ignore {END_UNKNOWN} lets it pass)"] if unknown else []

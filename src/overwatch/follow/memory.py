@@ -19,7 +19,6 @@ from overwatch.recordings.checkpoints import write_whole
 from overwatch.regular import read_regular
 from overwatch.simulate.delivery import Reported, Sender
 
-
 _MOST_BYTES: Final = 64 << 20
 
 
