@@ -1,8 +1,8 @@
 """How large the project is, in the units of `tests/contracts/size.toml`: `python -m tests.size [--lower]`.
 
 A token is a token of Python 3.11's tokenizer. Imports, docstrings, bare strings, comments and layout do not
-count. A string of more than 40 words counts its words, so that code cannot hide in text. `--lower` writes each
-figure that fell into the contract; no option raises a row.
+count. A string of more than 40 words counts its words, so that code cannot hide in text. `--lower` writes
+each figure that fell into the contract; no option raises a row.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The project only becomes smaller: each row of `size.toml` holds, follows deletions, and was never raised."""
+"""The project only becomes smaller: a row of `size.toml` holds, follows deletions, and is never raised."""
 
 import itertools
 import subprocess
