@@ -81,7 +81,7 @@ def test_every_address_is_a_service_that_listens_there() -> None:
         in ("http", "grpc")
     }
 
-    assert {host for host, _ in named} == {"tower", "replay", "orchestrator"}
+    assert {host for host, _ in named} == {"tower", "replay", "orchestrator", "learner"}
     for host, port in named:
         assert any(word.endswith(f"=0.0.0.0:{port}") for word in SERVICES[host]["command"]), (host, port)
 

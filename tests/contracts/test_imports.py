@@ -10,10 +10,7 @@ from typing import Final
 from tests.contracts import trees
 
 ROOT = Path(__file__).parents[2]
-CIRCLES: Final = (
-    ("overwatch_rl.weights.channels", "overwatch_rl.weights.rpc"),
-    ("overwatch_rl.weights.checking", "overwatch_rl.weights.subscriber"),
-)
+CIRCLES: Final = (("overwatch_rl.weights.checking", "overwatch_rl.weights.subscriber"),)
 """Those that are still there."""
 
 

@@ -26,7 +26,7 @@
 {{- define "overwatch.stack.servers" -}}
 {{- $servers := list -}}
 {{- range $part := include "overwatch.stack.parts" . | splitList "," -}}
-{{- if has $part (list "orchestrator" "replay" "rollouts") -}}
+{{- if has $part (list "orchestrator" "replay" "rollouts" "learner") -}}
 {{- $servers = append $servers $part -}}
 {{- end -}}
 {{- end -}}
@@ -38,6 +38,7 @@
 {{- list
       (dict "from" "learner" "to" "replay" "port" 8100)
       (dict "from" "actors" "to" "replay" "port" 8100)
+      (dict "from" "actors" "to" "learner" "port" 8300)
       (dict "from" "learner" "to" "orchestrator" "port" 8200)
       (dict "from" "actors" "to" "orchestrator" "port" 8200)
       (dict "from" "trainer" "to" "trainer" "port" 0)
@@ -111,8 +112,6 @@ kueue.x-k8s.io/queue-name: {{ . }}
 - --replay-ca
 - /etc/overwatch/tls/ca.crt
 {{- end }}
-- --weights
-- {{ include "overwatch.stack.replays" . | fromJsonArray | first }}
 {{- if .Values.stack.orchestrator.enabled }}
 - --orchestrator
 - {{ include "overwatch.scheme" . }}://{{ include "overwatch.stack.host" (dict "root" . "host" (include "overwatch.stack.name" (dict "root" . "part" "orchestrator"))) }}:8200

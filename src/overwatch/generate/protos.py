@@ -13,10 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 _SRC: Final = Path(__file__).parents[2]
-SOURCES: Final = (
-    "overwatch_rl/protos/replay/v1/replay.proto",
-    "overwatch_rl/protos/weights/v1/weights.proto",
-)
+SOURCES: Final = ("overwatch_rl/protos/replay/v1/replay.proto",)
 """Below src."""
 _NOTE: Final = "# Made by `make generate` from {source}; edit that.\n"
 _NEWEST_RUNTIME: Final = re.compile(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from overwatch_rl.orchestrator.client import OrchestratorClient
     from overwatch_rl.replay.client import Access
     from overwatch_rl.telemetry.tower import TowerConfig
-    from overwatch_rl.weights.channels import Place
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
@@ -52,6 +51,8 @@ class LearnerFlags(CommonFlags):
     weights: str | None
     listen: str | None
     listen_token: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
     table: str
     updates: int | None
     env_steps: int | None
@@ -63,6 +64,7 @@ class ActorFlags(CommonFlags):
 
     weights: str
     weights_token: Path | None
+    weights_ca: Path | None
     artifacts: str | None
     weights_key: str | None
     rank: int
@@ -118,11 +120,14 @@ def _common(command: C) -> C:
 )
 @click.option(
     "--weights", metavar="URL",
-    help="Where weights are published: redis:// that holds the version key, or grpc(s)://HOST:PORT of a "
-    "replay server, which holds them whole; the bucket without.",
+    help="The redis:// that holds the version key of published weights; the bucket without.",
 )  # fmt: skip
 @click.option("--listen", metavar="HOST:PORT", help="Serve the newest weights there: GET /weights/current.")
 @click.option("--listen-token", type=_FILE, help="Bearer token of it; needed where others can reach it.")
+@click.option(
+    "--tls-cert", type=_FILE, help="PEM: the certificate of --listen, then those up to its authority."
+)
+@click.option("--tls-key", type=_FILE, help="PEM: the private key of the certificate.")
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False),
     help="File to which it is added which steps each update learned from.",
@@ -150,10 +155,12 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
             servers=flags["replay"], access=_access(flags), bucket=flags["bucket"],
-            weights=None if flags["weights"] is None else _place(flags, flags["weights"]),
+            weights=flags["weights"],
             governed=governed, log=flags["log"], trace=flags["trace"],
             ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]),
-            serving=None if listen is None else Serving(listen, _text(flags["listen_token"])),
+            serving=None if listen is None else Serving(
+                listen, _text(flags["listen_token"]), flags["tls_cert"], flags["tls_key"]
+            ),
             tower=_tower(flags, config, role="learner", updates=flags["updates"]),
         )  # fmt: skip
         run(settings, stop.outcome)
@@ -163,12 +170,10 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 @_common
 @click.option(
     "--weights", required=True, metavar="URL",
-    help="Where weights come from: the learner's folder or bucket, redis://, a replay server's grpc(s)://, "
-    "or a learner's http(s)://.",
+    help="Where weights come from: the learner's folder or bucket, redis://, or its http(s):// (--listen).",
 )  # fmt: skip
-@click.option(
-    "--weights-token", type=_FILE, help="Bearer token of a learner's http://; grpc:// has --replay-token."
-)
+@click.option("--weights-token", type=_FILE, help="Bearer token of the learner's http(s)://.")
+@click.option("--weights-ca", type=_FILE, help="PEM: the authority of its certificate, beside the system's.")
 @click.option("--artifacts", metavar="URL", help="The bucket, where --weights names Redis.")
 @click.option(
     "--weights-key", metavar="TEXT", help="The learner's public key; the orchestrator's record without."
@@ -188,6 +193,7 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
     stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop), usage_errors():
         from overwatch_rl.actor.process import ActorSettings, run
+        from overwatch_rl.weights.channels import Place
 
         key = flags["weights_key"] or _awaited_key(flags, stop)
         if key is None:
@@ -197,7 +203,10 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
         settings = ActorSettings(
             config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
-            weights=_place(flags, flags["weights"], flags["artifacts"], _text(flags["weights_token"])),
+            weights=Place(
+                url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"],
+                token=_text(flags["weights_token"]), ca=flags["weights_ca"],
+            ),
             public_key=key, log=flags["log"],
             rollouts=flags["rollouts"], is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
@@ -293,16 +302,6 @@ def _access(flags: CommonFlags) -> "Access":
     from overwatch_rl.replay.client import Access
 
     return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"], namespace=flags["run_id"])
-
-
-def _place(flags: CommonFlags, url: str, artifacts: str | None = None, token: str | None = None) -> "Place":
-    """Of weights; what a replay server holds is asked for as experience is."""
-    from overwatch_rl.weights.channels import Place
-
-    access = _access(flags)
-    if url.startswith(("grpc://", "grpcs://")):
-        token = token or access.token
-    return Place(url=url, run_id=flags["run_id"], artifacts=artifacts, token=token, ca=access.ca)
 
 
 def _orchestrator_token(flags: CommonFlags) -> str | None:

@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 )  # fmt: skip
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("replay"), show_default=True,
-    help="Where durable tables lie, each in a folder of its own, and weights.",
+    help="Where durable tables lie, each in a folder of its own.",
 )  # fmt: skip
 @click.option(
     "--token-file", type=_FILE,
@@ -56,20 +56,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
 @click.pass_context
 def replay_server(context: click.Context, **flags: Unpack["ReplayFlags"]) -> None:
-    """Serve experience over gRPC: chunks in from actors, samples and leases out to learners.
-
-    At the same address it keeps what learners publish with --weights grpc://…, for their actors.
-    """
+    """Serve experience over gRPC: chunks in from actors, samples and leases out to learners."""
     from overwatch_rl.replay.process import opened, run
     from overwatch_rl.replay.settings import replay_settings
-    from overwatch_rl.weights.rpc_service import WeightsService
 
     try:
         with usage_errors():
             settings = replay_settings(flags)
             replay = opened(settings)
-            # No table has a name with a dot.
-            weights = WeightsService(flags["folder"] / "weights.v1", settings.authorisation)
-        context.exit(run(settings, replay, click.echo, [weights.handler()]))
+        context.exit(run(settings, replay, click.echo))
     except OSError as error:
         raise click.ClickException(cannot_begin(error, flags["folder"])) from error

@@ -53,7 +53,6 @@ from overwatch_rl.training.keeper import Cadence, CheckpointError, Keeper, Kept,
 from overwatch_rl.training.replayed import Remembering
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, WorldSpec
-from overwatch_rl.weights.channels import Place
 from overwatch_rl.weights.publisher import Publisher, Publishing
 from overwatch_rl.weights.writer import Published
 from overwatch_rl.worlds import make
@@ -81,8 +80,8 @@ class LearnerSettings:
     access: Access
     bucket: str | None
     """URL of the place of checkpoints and weights; `None` for `out`."""
-    weights: Place | None
-    """What holds the version key: a Redis, or a server of weights; `None` for the bucket."""
+    weights: str | None
+    """URL of the Redis that holds the version key; `None` for the bucket."""
     ends: Ends
     tower: TowerConfig | None
     """`None` without telemetry."""
@@ -170,9 +169,7 @@ class _Begun:
             run_id=settings.run_id,
             folder=settings.out,
             artifacts=settings.bucket,
-            key_url=None if settings.weights is None else settings.weights.url,
-            token=None if settings.weights is None else settings.weights.token,
-            ca=None if settings.weights is None else settings.weights.ca,
+            key_url=settings.weights,
             config_hash=config.hash,
             dtype=config.weights.dtype,
             encoding=config.weights.encoding,

@@ -8,11 +8,11 @@ know what is served.
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from grpc import GenericRpcHandler, aio
+from grpc import aio
 
 from overwatch.platform import keep_large_blocks
 from overwatch.sdk import Run
@@ -45,16 +45,10 @@ def opened(settings: ReplaySettings) -> Replay:
     return Replay(settings.tables)
 
 
-def run(
-    settings: ReplaySettings,
-    replay: Replay,
-    echo: Callable[[str], None],
-    beside: Sequence[GenericRpcHandler] = (),
-) -> int:
+def run(settings: ReplaySettings, replay: Replay, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    The tables are closed at the end. `echo` is given lines for a person, the address first; `beside` are
-    services of other packages at the same address.
+    The tables are closed at the end. `echo` is given lines for a person, the address first.
     """
     keep_large_blocks()
     of = settings.tower
@@ -63,7 +57,7 @@ def run(
         telemetry = Silent() if tower is None else reporting(tower, replay)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, replay, telemetry, echo, beside))
+                status = runner.run(_serve(settings, replay, telemetry, echo))
         except BaseException as error:
             if tower is not None:
                 tower.close(outcome="failed", reason=str(error))
@@ -85,12 +79,11 @@ async def _serve(
     replay: Replay,
     telemetry: Telemetry,
     echo: Callable[[str], None],
-    beside: Sequence[GenericRpcHandler],
 ) -> int:
     gc.freeze()
     server = Server(Calls(replay, settings.most_wait_s), settings.authorisation, telemetry)
     rpc = aio.server(
-        handlers=[*server.handlers(), *beside],
+        handlers=server.handlers(),
         options=[*options(settings.most_message_bytes), *_KEEPALIVE],
         maximum_concurrent_rpcs=settings.most_requests,
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import obstore
@@ -24,7 +24,6 @@ from overwatch.objects.retrying import Patience
 from overwatch.objects.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import (
     CURRENT,
     FOLDER,
@@ -35,9 +34,6 @@ from overwatch_rl.weights.manifest import (
     decoded,
     encoded,
 )
-
-if TYPE_CHECKING:
-    from overwatch_rl.weights.rpc import Remote
 
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
@@ -67,14 +63,14 @@ class Place:
     """Where a run's weights are found."""
 
     url: str
-    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http(s)://`, `grpc(s)://`: a server."""
+    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http(s)://`: a learner."""
     run_id: str
     artifacts: str | None = None
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
-    """Of the server."""
+    """Of the learner."""
     ca: Path | None = None
-    """PEM: the authority of the server's certificate, instead of those of the system."""
+    """PEM: an authority of the learner's certificate, beside those of the system."""
 
 
 class Channel(Protocol):
@@ -104,11 +100,10 @@ class VersionKey(Protocol):
         """As of a channel."""
         ...
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older.
 
-        `verifier` accepts what the run has signed; `payload` is for what holds artifacts too. Moving it to
-        where it is changes nothing.
+        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
         """
         ...
 
@@ -151,7 +146,7 @@ class Stored:
     def close(self) -> None:
         """Nothing is open."""
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
@@ -203,7 +198,7 @@ class InRedis:
         """End the connections."""
         self._redis.close()
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
@@ -222,6 +217,7 @@ class Over:
 
     def __init__(self, place: Place) -> None:
         headers = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+        trusted = {} if place.ca is None else {"root_certificate": place.ca.read_bytes()}
         self._url = place.url
         self._store = HTTPStore.from_url(
             place.url,
@@ -230,6 +226,7 @@ class Over:
                 "connect_timeout": timedelta(seconds=CONNECT_S),
                 "timeout": timedelta(seconds=REQUEST_S),
                 "default_headers": headers,
+                **trusted,
             },
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
         )
@@ -266,12 +263,6 @@ class Over:
             raise ChannelError(f"{self._url} does not answer as it should: {first_line(error)}") from error
 
 
-def _remote(place: Place) -> "Remote":
-    from overwatch_rl.weights.rpc import Remote
-
-    return Remote(place)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One row."""
@@ -281,15 +272,12 @@ class Kind:
     channel: Callable[[Place], Channel]
     key: Callable[[Place], VersionKey] | None
     """`None` where the learner itself is what is asked."""
-    holds_artifacts: bool = False
-    """Whether what holds the version key is given the artifacts too; else they lie in a store."""
 
 
 CHANNELS: Final[dict[str, Kind]] = {
     "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
     "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
     "http": Kind(schemes=("http", "https"), channel=Over, key=None),
-    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote, holds_artifacts=True),
 }
 
 
@@ -302,13 +290,8 @@ def open_key(place: Place) -> VersionKey:
     """What holds the version key. Raises `ValueError` where none can be written."""
     kind = _kind(place.url)
     if kind.key is None:
-        raise ValueError(f"{place.url} is served by a learner and not written; use a store, Redis or grpc://")
+        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")
     return kind.key(place)
-
-
-def holds_artifacts(url: str) -> bool:
-    """Whether what is at the address of a version key is given artifacts too."""
-    return _kind(url).holds_artifacts
 
 
 def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:

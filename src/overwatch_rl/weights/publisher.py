@@ -45,10 +45,7 @@ class Publishing:
     artifacts: str | None = None
     """Address of the store: a folder, `s3://…`, `gs://…`; `None` for the run's folder."""
     key_url: str | None = None
-    """Address of what holds the version key, a Redis or a server of weights; `None` for the store."""
-    token: str | None = None
-    ca: Path | None = None
-    """Both as of a place."""
+    """Address of the Redis that holds the version key; `None` for the store."""
     config_hash: str = ""
     dtype: str = "float32"
     """Of matrices, as a row of `ROUNDED`."""
@@ -78,7 +75,7 @@ class Publishing:
         """Where actors on this machine find them."""
         artifacts = self.artifacts or str(self.folder)
         url = self.key_url or artifacts
-        return Place(url=url, run_id=self.run_id, artifacts=artifacts, token=self.token, ca=self.ca)
+        return Place(url=url, run_id=self.run_id, artifacts=artifacts)
 
 
 class Publisher:
@@ -194,8 +191,6 @@ class Publisher:
             run_id=self._config.run_id,
             artifacts=place.artifacts or place.url,
             key_url=place.url,
-            token=place.token,
-            ca=None if place.ca is None else str(place.ca),
             signing_key=str(self._config.folder / KEY_FILE),
             config_hash=self._config.config_hash,
             keep=self._config.keep,

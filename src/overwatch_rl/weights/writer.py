@@ -22,7 +22,7 @@ from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.signing import Signer, Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
-from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, holds_artifacts, open_key
+from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, open_key
 from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, width_of
 from overwatch_rl.weights.keeping import Keeping
 from overwatch_rl.weights.manifest import WHOLE, TensorEntry, WeightsManifest
@@ -52,9 +52,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: str
     key_url: str
     """Of the version key."""
-    token: str | None = None
-    ca: str | None = None
-    """Both of what holds it, where that is a server."""
     signing_key: str
     """Path of the file."""
     config_hash: str
@@ -68,7 +65,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What goes with the tensors of one version."""
 
     target: Target
-    """In memory and not in the arguments: it has a token, an address may hold a password."""
+    """In memory and not in the arguments: an address may hold a password."""
     version: Version
     made_at_ns: int
     since_ns: int
@@ -80,30 +77,21 @@ class Writing:
 
     def __init__(self, target: Target) -> None:
         """Raises `OSError` or `ValueError` when it cannot be opened."""
-        place = Place(
-            url=target.key_url,
-            run_id=target.run_id,
-            artifacts=target.artifacts,
-            token=target.token,
-            ca=None if target.ca is None else Path(target.ca),
-        )
+        place = Place(url=target.key_url, run_id=target.run_id, artifacts=target.artifacts)
         self._target = target
         self._signer = Signer(Path(target.signing_key))
         self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
         self._base: Base | None = None
         """What was published last."""
-        self._kept: Keeping | None = None
-        """Of artifacts; `None` where what holds the version key is given them."""
-        if not holds_artifacts(target.key_url):
-            store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
-            self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
+        store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
+        self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
 
     def publish(self, block: SharedBlock, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
         manifest, artifact = self._made(block, note)
         payload = Payload(artifact, self._delta(manifest, artifact))
-        is_stored, why = self._kept is None, ""
+        is_stored, why = False, ""
         patience = Patience(deadline_s=self._target.patience_s, first_s=_FIRST_WAIT_S, most_s=_LONGEST_WAIT_S)
         newer = False
 
@@ -115,17 +103,16 @@ class Writing:
             if newer:
                 return Published(version=note.version, status="superseded", error=why)
             try:
-                if self._kept is not None and not is_stored:
+                if not is_stored:
                     self._kept.put(note.version, payload)
                     is_stored = True
-                self._key.move(manifest, self._verifier, payload)
+                self._key.move(manifest, self._verifier)
             except StaleError as error:
                 return Published(version=note.version, status="error", error=str(error))
             except OSError as error:
                 why = str(error)
                 continue
-            if self._kept is not None:
-                self._kept.prune(note.version)
+            self._kept.prune(note.version)
             taken_s = (time.monotonic_ns() - note.since_ns) / 1e9
             self._base = Base(note.version, artifact)
             return Published(

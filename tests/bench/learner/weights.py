@@ -4,7 +4,7 @@ The cost is CPU of the thread in `publish` and `finished`, the memcpy that of on
 into memory that was used before; turns alternate. Adoption is wall time from `publish` until an actor in a
 process of its own has the version in its policy, so it includes signing, files, the disk, and the time until
 it looks; CPU of the writer's process and of the actor's is beside it and does not depend on the machine's
-load. Servers of HTTP and gRPC are threads of this process. Deltas are of real updates.
+load. The server of HTTP is a thread of this process. Deltas are of real updates.
 """
 
 import os
@@ -37,7 +37,7 @@ from overwatch_rl.weights.publisher import Publisher, Publishing
 from tests.bench.sdk.stats import quantile
 from tests.overwatch_rl.learner.whole import ENVS, Service, world
 from tests.overwatch_rl.servers import RedisServer
-from tests.overwatch_rl.weights.serving import RpcServer, Server
+from tests.overwatch_rl.weights.serving import Server
 from tests.ports import free_port
 
 BAR: Final = 1.5
@@ -61,7 +61,7 @@ def section(*, quick: bool) -> None:
     print(f"{size / 2**20:.1f} MiB in {len(held)} tensors")
     _cost(held, size, 10 if quick else 60)
     _parts()
-    for name, start in (("folder", _folder), ("redis", _redis), ("http", _http), ("grpc", _grpc)):
+    for name, start in (("folder", _folder), ("redis", _redis), ("http", _http)):
         for megabytes in (1, 16):
             start(name, megabytes, 8 if quick else 40)
     for name in ("gym:CartPole-v1", "goodhart:small", *(() if quick else ("goodhart",))):
@@ -247,9 +247,3 @@ def _http(name: str, megabytes: int, count: int) -> None:
         publishing = Publishing(run_id=RUN, folder=Path(folder))
         with Server(open_channel(publishing.place), free_port()) as server:
             _adoption(name, megabytes, publishing, Place(url=server.url, run_id=RUN), count)
-
-
-def _grpc(name: str, megabytes: int, count: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, RpcServer(Path(folder) / "server", free_port()) as server:
-        publishing = Publishing(run_id=RUN, folder=Path(folder), key_url=server.url)
-        _adoption(name, megabytes, publishing, publishing.place, count)

@@ -18,7 +18,7 @@ from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cli.common import Stop
 from overwatch_rl.cluster import process
-from overwatch_rl.cluster.process import Cluster, remembered
+from overwatch_rl.cluster.process import Cluster, ClusterSettings, remembered
 from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.process import spec_of
@@ -34,6 +34,7 @@ from tests.overwatch.collector import pki
 from tests.overwatch_rl.cluster.running import Running, config, settings
 from tests.overwatch_rl.learner.whole import same
 from tests.overwatch_rl.servers import RedisServer, s3_url, synced_redis
+from tests.ports import free_port
 
 
 def alone(given: LearnerConfig, *, updates: int) -> dict[str, Tensor]:
@@ -59,12 +60,18 @@ def test_an_actor_that_takes_turns_learns_what_one_process_learns(tmp_path: Path
 
 
 class Apart(Cluster):
-    """Learner and actors share no folder: weights go through the replay server, by a token over TLS."""
+    """Learner and actors share no folder: the learner serves its weights, by a token over TLS."""
+
+    def __init__(self, settings: ClusterSettings, report: Callable[[str, str], None]) -> None:
+        self._port = free_port()
+        super().__init__(settings, report)
 
     def _replay(self) -> Part:
-        pki, out = self._settings.out / "pki", self._settings.out
-        own = ("--token-file", str(out / "token"), "--tls-cert", str(pki / "server.pem"))
-        return _with(super()._replay(), *own, "--tls-key", str(pki / "server.key"))
+        return _with(super()._replay(), "--token-file", str(self._settings.out / "token"), *self._tls())
+
+    def _tls(self) -> tuple[str, ...]:
+        pki = self._settings.out / "pki"
+        return ("--tls-cert", str(pki / "server.pem"), "--tls-key", str(pki / "server.key"))
 
     def _common(self) -> list[str]:
         out = self._settings.out
@@ -73,10 +80,13 @@ class Apart(Cluster):
         return [*words, "--replay-token", str(out / "token"), "--replay-ca", str(out / "pki" / "ca.pem")]
 
     def _learner(self) -> Part:
-        return _with(super()._learner(), "--weights", self.places["replay"])
+        own = ("--listen", f"127.0.0.1:{self._port}", "--listen-token", str(self._settings.out / "token"))
+        return _with(super()._learner(), *own, *self._tls())
 
     def _actor(self, rank: int) -> Part:
-        return _with(super()._actor(rank), "--weights", self.places["replay"], "--check-weights")
+        out, place = self._settings.out, f"https://127.0.0.1:{self._port}"
+        own = ("--weights-token", str(out / "token"), "--weights-ca", str(out / "pki" / "ca.pem"))
+        return _with(super()._actor(rank), "--weights", place, *own, "--check-weights")
 
 
 def _with(part: Part, *words: str) -> Part:
@@ -95,7 +105,7 @@ def secrets(folder: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_weights_of_a_replay_server_alone_teach_what_one_process_learns(tmp_path: Path) -> None:
+def test_weights_over_https_alone_teach_what_one_process_learns(tmp_path: Path) -> None:
     """Equal to the bit: each rollout is of the version that the learner published before it."""
     secrets(tmp_path)
     given = config(batch={"ahead": 0})
@@ -103,25 +113,22 @@ def test_weights_of_a_replay_server_alone_teach_what_one_process_learns(tmp_path
         assert running.cluster.run(lambda: None) == "completed"
 
     assert same(position_of(find_checkpoint(tmp_path)).algorithm, alone(given, updates=6))
-    assert not (tmp_path / "weights").exists()
 
 
 @pytest.mark.timeout(600)
 def test_actors_go_on_with_a_replay_server_or_a_learner_that_was_killed(tmp_path: Path) -> None:
-    """What the server holds survives it; a resumed learner publishes a lineage of its own, as deltas."""
+    """A resumed learner publishes a lineage of its own."""
     secrets(tmp_path)
-    given = config(weights={"dtype": "bfloat16", "encoding": "delta"})
+    given = config(weights={"dtype": "bfloat16"})
     with Running(settings(tmp_path, given, actors=1), kind=Apart) as running:
         running.more(3, "the first updates")
         for name in ("replay", "learner"):
             running.kill(name)
             running.more(6, f"after {name} was killed")
     history = surviving(tmp_path / "trace.jsonl")
-    held = tmp_path / "replay/weights.v1/run-1/weights"
 
     assert set(steps_of(history).values()) == {1}
-    for encoding in ("safetensors", "delta"):
-        assert max(one.name for one in held.glob(f"*.{encoding}")).startswith("002-")
+    assert max(one.name for one in (tmp_path / "weights").glob("*.safetensors")).startswith("002-")
 
 
 def steps_of(updates: Sequence[Trained]) -> Counter[tuple[str, int, int]]:
@@ -292,7 +299,6 @@ def test_redis_and_an_object_store_take_the_place_of_files(
     assert set(steps_of(history).values()) == {1}
     assert kept.state.version.lineage == 2
     assert not (tmp_path / "checkpoints").exists()
-    assert not (tmp_path / "weights").exists()
 
 
 @pytest.mark.timeout(900)

@@ -64,7 +64,7 @@ def test_a_learner_registers_by_the_named_authority(url: str, folder: Path) -> N
 
 def test_an_actor_reads_the_record_by_the_named_authority(url: str, folder: Path) -> None:
     """Of a run that is not there the orchestrator itself states it."""
-    words = ["--run-id", "none", "--weights", "grpc://127.0.0.1:1", "--no-telemetry", "--wait-s", "0"]
+    words = ["--run-id", "none", "--weights", "http://127.0.0.1:1", "--no-telemetry", "--wait-s", "0"]
     words += ["--orchestrator", url, "--orchestrator-token", str(folder / "learner")]
     found = CliRunner().invoke(main, ["actor", *words, "--orchestrator-ca", str(folder / "ca.pem")])
 

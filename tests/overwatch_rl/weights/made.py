@@ -15,7 +15,6 @@ from overwatch_rl.artifacts.signing import Signer, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import Place, open_channel, open_key
 from overwatch_rl.weights.checking import digest_of, shapes_of
-from overwatch_rl.weights.encodings import Payload
 from overwatch_rl.weights.manifest import Accepted, TensorEntry, WeightsManifest, artifact_of
 from overwatch_rl.weights.publisher import Published, Publisher, Publishing
 from overwatch_rl.weights.subscriber import Acting, Subscriber
@@ -69,11 +68,10 @@ class Run:
         *,
         key_url: str | None = None,
         artifacts: str | None = None,
-        place: Place | None = None,
     ) -> None:
         self.folder = folder
         store = artifacts or str(folder)
-        self.place = place or Place(url=key_url or store, run_id=RUN, artifacts=store)
+        self.place = Place(url=key_url or store, run_id=RUN, artifacts=store)
         self.signer: Signer = make_key(folder / "signing.key")
         self.verifier = Verifier(self.signer.public)
         self.store = open_store(store)
@@ -85,7 +83,7 @@ class Run:
         artifact = save(held)
         signed = self.signer.sign(manifest(version, artifact, held, **changes))
         self.store.put(artifact_of(version), artifact)
-        self.key.move(signed, self.verifier, Payload(artifact))
+        self.key.move(signed, self.verifier)
         return signed
 
     def name(self, text: bytes) -> None:

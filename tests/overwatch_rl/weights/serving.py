@@ -2,16 +2,12 @@
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Self
 
 from aiohttp import web
-from grpc import aio
 
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
-from overwatch_rl.weights.rpc import OPTIONS
-from overwatch_rl.weights.rpc_service import WeightsService
 from overwatch_rl.weights.served import weights_routes
 
 
@@ -70,25 +66,3 @@ class Server(_Thread):
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-
-class RpcServer(_Thread):
-    """Its gRPC service."""
-
-    def __init__(self, root: Path, port: int, token: str | None = None) -> None:
-        super().__init__()
-        self.url = f"grpc://127.0.0.1:{port}"
-        self._address = f"127.0.0.1:{port}"
-        self._service = (root, Authorisation("127.0.0.1", token))
-        self._server: aio.Server | None = None
-
-    async def _start(self) -> None:
-        self._server = aio.server(options=[*OPTIONS, ("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers([WeightsService(*self._service).handler()])
-        self._server.add_insecure_port(self._address)
-        await self._server.start()
-
-    async def _stop(self) -> None:
-        if self._server is not None:
-            await self._server.stop(0.1)
-            self._server = None

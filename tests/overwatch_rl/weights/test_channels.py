@@ -26,13 +26,12 @@ from overwatch_rl.weights.channels import (
     open_key,
 )
 from overwatch_rl.weights.checking import check_weights, rounded, shapes_of
-from overwatch_rl.weights.encodings import Payload
-from overwatch_rl.weights.manifest import Accepted, WeightsManifest, artifact_of
+from overwatch_rl.weights.manifest import Accepted, artifact_of
 from overwatch_rl.weights.publisher import Publisher
 from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
 from tests.overwatch_rl.weights.made import RUN, Run, is_whole, waited
-from tests.overwatch_rl.weights.serving import RpcServer, Server
+from tests.overwatch_rl.weights.serving import Server
 from tests.ports import free_port
 
 TOKEN = "a-token-of-24-characters"  # noqa: S105 of a test
@@ -83,20 +82,11 @@ def _http(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
     return Way(run=run, place=place, stop=server.stop, start=server.start)
 
 
-def _grpc(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
-    """The run publishes through the server too."""
-    server = stack.enter_context(RpcServer(folder.parent, free_port(), TOKEN))
-    place = Place(url=server.url, run_id=RUN, token=TOKEN)
-    run = Run(folder.parent / RUN, place=place)
-    return Way(run=run, place=place, stop=server.stop, start=server.start)
-
-
 WAYS: dict[str, Make] = {
     "store": _folder,
     "store, S3": _s3,
     "redis": _redis,
     "http": _http,
-    "grpc": _grpc,
 }
 
 
@@ -130,7 +120,7 @@ def test_deltas_of_bfloat16_reach_an_actor_by_each_way(way: Way) -> None:
     place = way.run.place
     publisher = Publisher(
         way.run.publishing(
-            artifacts=place.artifacts, key_url=place.url, token=place.token,
+            artifacts=place.artifacts, key_url=place.url,
             dtype="bfloat16", encoding="delta",
         )
     )  # fmt: skip
@@ -204,13 +194,6 @@ def test_a_wait_ends_by_itself(way: Way) -> None:
     channel.close()
 
 
-def _artifact(run: Run, manifest: WeightsManifest) -> bytes:
-    """That was put into the store with it."""
-    held = run.store.get(artifact_of(manifest.version))
-    assert held is not None
-    return held.data
-
-
 @pytest.mark.parametrize("name", [name for name in WAYS if CHANNELS[name.partition(",")[0]].key is not None])
 def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Also when the writer of a killed learner moves it; what no key of the run signed is replaced."""
@@ -218,13 +201,11 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
         run = WAYS[name](tmp_path / "run", request, stack).run
         old, newer = run.put(Version(1, 5)), run.put(Version(2, 1))
         text = msgspec.json.encode(newer)
-        run.key.move(newer, run.verifier, Payload(_artifact(run, newer)))
+        run.key.move(newer, run.verifier)
         for stale in (old, run.signer.sign(msgspec.structs.replace(newer, made_at_ns=0))):
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
-                open_key(run.place).move(stale, run.verifier, Payload(_artifact(run, stale)))
+                open_key(run.place).move(stale, run.verifier)
         assert run.key.newest() == text
-        if name == "grpc":  # A server takes nothing that is not of its run.
-            return
         run.put(Version(3, 0), run_id="run-2")
         run.put(Version(1, 0))
         stranger = make_key(run.folder / "other.key")
@@ -241,7 +222,6 @@ def test_of_writers_at_once_the_greatest_version_stays(
     with ExitStack() as stack:
         run = WAYS[name](tmp_path / "run", request, stack).run
         pattern = run.put(Version(1, 0))
-        artifact = _artifact(run, pattern)
         failed: list[Exception] = []
 
         def write(first: int) -> None:
@@ -250,7 +230,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
                 manifest = run.signer.sign(msgspec.structs.replace(pattern, version=Version(1, number)))
                 for _ in range(200):
                     try:
-                        key.move(manifest, run.verifier, Payload(artifact))
+                        key.move(manifest, run.verifier)
                     except StaleError:
                         break
                     except OSError:
@@ -322,7 +302,7 @@ def test_a_place_that_is_none_is_refused(place: dict[str, str], words: str) -> N
 
 def test_a_learner_is_not_written_to() -> None:
     """Its own writer does that."""
-    with pytest.raises(ValueError, match="by a learner and not written; use a store, Redis or grpc://"):
+    with pytest.raises(ValueError, match="by a learner and not written; use a store or Redis"):
         open_key(Place(url="http://127.0.0.1:1", run_id=RUN))
 
 

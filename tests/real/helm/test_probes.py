@@ -104,14 +104,14 @@ def test_the_probes_of_learner_and_actor_follow_their_processes(tmp_path: Path) 
     with in_thread(**clocks) as orchestrator, served(tmp_path) as replay:
         common = ("--run-id", "r", "--config", tmp_path / "run.json", "--replay", replay.address,
                   "--orchestrator", orchestrator.url)  # fmt: skip
-        weights = ("--weights", f"grpc://{replay.address}")
+        weights = ("--weights", tmp_path / "out")
         alive = ("--alive", tmp_path / "actors")
         with started(tmp_path, "overwatch_rl.cli", "actor", *common, *weights, *alive) as actor:
             probes["actors"].follows(actor)
             waited = (tmp_path / "actor.log").read_text()
             assert "waits up to 300 s for the learner of run r to register" in waited
             assert not probes["learner"].succeeds()
-            words = ("overwatch_rl.cli", "learner", *common, *weights, "--out", tmp_path / "out")
+            words = ("overwatch_rl.cli", "learner", *common, "--out", tmp_path / "out")
             with started(tmp_path, *words, "--alive", tmp_path / "learner") as learner:
                 probes["learner"].follows(learner)
                 until((tmp_path / "out/updates.csv").exists, "an update", DEADLINE_S)

@@ -141,7 +141,8 @@ def test_servers_and_the_run_are_configured_as_their_programs_ask(values: Path, 
         flags = {name: value for name, value in held["orchestrator"].items() if name != "config"}
         assert orchestrator_settings(flags).store == "sqlite:////var/lib/overwatch/runs.db"
     assert held["learner"]["replay"] == held["actors"]["replay"]
-    assert held["learner"]["weights"] == held["actors"]["weights"] == held["learner"]["replay"][0]
+    assert held["learner"]["listen"].rpartition(":")[2] == held["actors"]["weights"].rpartition(":")[2]
+    assert held["learner"]["listen_token"] == held["actors"]["weights_token"]
     assert held["orchestrator"]["operator_token"] not in (
         held[one]["orchestrator_token"] for one in ("learner", "actors")
     )
@@ -355,7 +356,7 @@ def test_the_certificate_has_every_name_that_the_stack_calls(tmp_path: Path) -> 
         for _, container in parts(found) for word in container["args"] if re.match("(grpcs|https)://", word)
     }  # fmt: skip
 
-    assert len(called) == 3
+    assert len(called) == 4
     assert all(host in names or f"*.{host.partition('.')[2]}" in names for host in called if host)
 
 
