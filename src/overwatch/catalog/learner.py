@@ -183,14 +183,6 @@ APPENDS: Final = _actor(
     labels=("status",),
     feeds=("finding:replay-failing",),
 )
-WEIGHTS_READS: Final = _actor(
-    name="actor.weights_reads",
-    kind=Kind.COUNTER,
-    unit="{version}",
-    asks="How did versions of the weights reach the actor: whole, as a delta, or as a damaged one?",
-    label="wgt read",
-    labels=("status",),
-)
 ACTOR_VERSION: Final = _actor(
     name="actor.weights_version",
     kind=Kind.GAUGE,
@@ -240,7 +232,6 @@ ROWS: Final = (
     WEIGHTS_AGE,
     ACTOR_STEPS,
     APPENDS,
-    WEIGHTS_READS,
     ACTOR_VERSION,
     ACTOR_AGE,
     VERSIONS_BEHIND,

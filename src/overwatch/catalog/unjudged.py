@@ -89,7 +89,7 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "learner weights_publish", "learner data_age", "learner redelivered",
         "learner rollbacks", "learner learning_rate_cuts",
         "learner weights_version",
-        "actor steps", "actor weights_version", "actor weights_age", "actor weights_reads",
+        "actor steps", "actor weights_version", "actor weights_age",
 
         "replay items", "replay steps", "replay bytes", "replay spilled_bytes", "replay leases",
         "replay inserted", "replay sampled", "replay refused", "replay removed", "replay redelivered",

@@ -114,7 +114,7 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
             shapes = shapes_of(rounded(acting, config.weights.dtype))
             accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
             channel = open_channel(settings.weights)
-            weights = Subscriber(channel, accepted, encoding=config.weights.encoding)
+            weights = Subscriber(channel, accepted)
             stack.callback(weights.close)
             around = Around(
                 weights=weights,

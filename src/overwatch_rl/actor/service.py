@@ -6,7 +6,6 @@ What was collected is appended before anything else is collected. Must not know 
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
@@ -37,8 +36,6 @@ class Weights(Protocol):
     fault: str | None
     newest: Version | None
     """The newest that is known to be published, whether it could be taken or not."""
-    reads: Counter[str]
-    """How versions came."""
 
     def poll(self) -> Acting | None:
         """Newer weights than the last ones."""
@@ -126,7 +123,6 @@ class Actor:
         """The number of the version since which rollouts are counted."""
         self._rollouts = 0
         self._fault: str | None = None
-        self._reads: Counter[str] = Counter()
         """Those that were counted."""
 
     def run(self) -> str:
@@ -178,9 +174,6 @@ class Actor:
                 took = time.perf_counter() - began
                 # Waiting for the learner is no cost of weights; bringing and checking them is.
                 self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
-            for how, count in (self._weights.reads - self._reads).items():
-                self._meter.count("weights_reads", count, status=how)
-            self._reads = Counter(self._weights.reads)
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")

@@ -75,8 +75,8 @@ class Distribution(Section):
     """Newest versions that stay."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of matrices; actors act with what is published, so bfloat16 makes experience slightly off policy."""
-    encoding: Literal["safetensors", "delta"] = "safetensors"
-    """`delta` publishes what changed since the version before, too."""
+    encoding: Literal["safetensors"] = "safetensors"
+    """Of artifacts."""
 
 
 class LearnerConfig(Section):

@@ -172,7 +172,6 @@ class _Begun:
             key_url=settings.weights,
             config_hash=config.hash,
             dtype=config.weights.dtype,
-            encoding=config.weights.encoding,
             every_s=config.weights.every_s,
             keep=config.weights.keep,
         )

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import obstore
@@ -27,13 +27,15 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.manifest import (
     CURRENT,
     FOLDER,
-    WHOLE,
     RejectedError,
     WeightsManifest,
     artifact_of,
     decoded,
     encoded,
 )
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
@@ -80,7 +82,7 @@ class Channel(Protocol):
         """The newest manifest as it was written; `None` before the first."""
         ...
 
-    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
+    def artifact(self, version: Version) -> bytes:
         """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
         ...
 
@@ -135,9 +137,9 @@ class Stored:
             self._seen, self._changed = found, time.monotonic()
         return found
 
-    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
+    def artifact(self, version: Version) -> bytes:
         """A file."""
-        return _artifact(self._store, version, encoding)
+        return _artifact(self._store, version)
 
     def wait(self, seconds: float) -> None:
         """A store gives no notice of changes: the next look comes the later the longer there was none."""
@@ -176,9 +178,9 @@ class InRedis:
             held: bytes | None = self._redis.get(self._key)
             return held
 
-    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
+    def artifact(self, version: Version) -> bytes:
         """A file of the store."""
-        return _artifact(self._store, version, encoding)
+        return _artifact(self._store, version)
 
     def wait(self, seconds: float) -> None:
         """Until the next message."""
@@ -217,17 +219,18 @@ class Over:
 
     def __init__(self, place: Place) -> None:
         headers = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
-        trusted = {} if place.ca is None else {"root_certificate": place.ca.read_bytes()}
+        options: ClientConfig = {
+            "allow_http": True,
+            "connect_timeout": timedelta(seconds=CONNECT_S),
+            "timeout": timedelta(seconds=REQUEST_S),
+            "default_headers": headers,
+        }
+        if place.ca is not None:
+            options["root_certificate"] = place.ca.read_bytes()
         self._url = place.url
         self._store = HTTPStore.from_url(
             place.url,
-            client_options={
-                "allow_http": True,
-                "connect_timeout": timedelta(seconds=CONNECT_S),
-                "timeout": timedelta(seconds=REQUEST_S),
-                "default_headers": headers,
-                **trusted,
-            },
+            client_options=options,
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
         )
 
@@ -239,10 +242,10 @@ class Over:
         except FileNotFoundError:
             return None
 
-    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
+    def artifact(self, version: Version) -> bytes:
         """Downloaded whole."""
         with self._errors():
-            return bytes(obstore.get(self._store, artifact_of(version, encoding)).bytes())
+            return bytes(obstore.get(self._store, artifact_of(version)).bytes())
 
     def wait(self, seconds: float) -> None:
         """A learner answers at once."""
@@ -323,10 +326,10 @@ def _kind(url: str) -> Kind:
     raise ValueError(f"{url!r} is no place of weights; use a folder, or an address of {known}")
 
 
-def _artifact(store: Store, version: Version, encoding: str) -> bytes:
-    held = store.get(artifact_of(version, encoding))
+def _artifact(store: Store, version: Version) -> bytes:
+    held = store.get(artifact_of(version))
     if held is None:
-        raise FileNotFoundError(f"{store.uri(artifact_of(version, encoding))} is not there any more")
+        raise FileNotFoundError(f"{store.uri(artifact_of(version))} is not there any more")
     return held.data
 
 

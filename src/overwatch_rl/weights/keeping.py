@@ -1,11 +1,8 @@
 """Artifacts in a store: written before the version key names them, the newest stay. Must not know the key."""
 
-from collections import defaultdict
-
 from overwatch.objects.store import Store
 from overwatch_rl.artifacts.versions import Version, parse
-from overwatch_rl.weights.encodings import DELTA, Payload
-from overwatch_rl.weights.manifest import FOLDER, WHOLE, artifact_of
+from overwatch_rl.weights.manifest import FOLDER, artifact_of
 
 
 class Keeping:
@@ -16,17 +13,14 @@ class Keeping:
         self._store = store
         self._keep = keep
         self._is_read_back = is_read_back
-        self._held: dict[Version, set[str]] = defaultdict(set)
-        """Keys in the store."""
+        self._held: set[Version] = set()
+        """In the store."""
         self._is_listed = False
 
-    def put(self, version: Version, payload: Payload) -> None:
+    def put(self, version: Version, artifact: bytes) -> None:
         """Write. Raises `OSError`."""
-        for encoding, data in ((WHOLE, payload.artifact), (DELTA, payload.delta)):
-            if data:
-                key = artifact_of(version, encoding)
-                self._held[version].add(key)
-                self._store.put(key, data, verify=self._is_read_back)
+        self._held.add(version)
+        self._store.put(artifact_of(version), artifact, verify=self._is_read_back)
 
     def prune(self, newest: Version) -> None:
         """Leave the newest only; what cannot be removed now is removed after the next version."""
@@ -35,10 +29,10 @@ class Keeping:
                 for entry in self._store.list(FOLDER):
                     found = parse(entry.key.removeprefix(f"{FOLDER}/").partition(".")[0])
                     if found is not None and found < newest:
-                        self._held[found].add(entry.key)
+                        self._held.add(found)
                 self._is_listed = True
             for version in sorted(self._held)[: -self._keep]:
-                self._store.delete(*self._held[version])
-                del self._held[version]
+                self._store.delete(artifact_of(version))
+                self._held.remove(version)
         except OSError:
             return

@@ -19,7 +19,6 @@ FOLDER: Final = "weights"
 """Below the address of a run's artifacts."""
 CURRENT: Final = f"{FOLDER}/current.json"
 """The version key in a store: the newest manifest."""
-WHOLE: Final = "safetensors"
 
 
 class RejectedError(ValueError):
@@ -69,9 +68,9 @@ class Accepted:
     """Of every tensor that acting reads; `None` where any are taken."""
 
 
-def artifact_of(version: Version, encoding: str = WHOLE) -> str:
-    """The key of a version's artifact, or of another encoding of it."""
-    return f"{FOLDER}/{version}.{encoding}"
+def artifact_of(version: Version) -> str:
+    """The key of a version's artifact."""
+    return f"{FOLDER}/{version}.safetensors"
 
 
 _decoder: Final = msgspec.json.Decoder(WeightsManifest)

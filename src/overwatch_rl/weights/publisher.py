@@ -23,8 +23,7 @@ from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.weights.channels import Place, open_key
 from overwatch_rl.weights.checking import ROUNDED, rounded
-from overwatch_rl.weights.encodings import ENCODINGS
-from overwatch_rl.weights.manifest import WHOLE, RejectedError, decoded
+from overwatch_rl.weights.manifest import RejectedError, decoded
 from overwatch_rl.weights.writer import Note, Published, Target
 
 LOCK: Final = ".weights.lock"
@@ -49,8 +48,6 @@ class Publishing:
     config_hash: str = ""
     dtype: str = "float32"
     """Of matrices, as a row of `ROUNDED`."""
-    encoding: str = WHOLE
-    """What is published beside the artifact: a row of `ENCODINGS`."""
     every_s: float = 0.0
     """At least so long between two versions; the first, and the last at the end, are always published."""
     keep: int = 4
@@ -59,8 +56,6 @@ class Publishing:
     """So long a version is tried again before it is given up."""
 
     def __post_init__(self) -> None:
-        if self.encoding not in ENCODINGS:
-            raise ValueError(f"encoding is {self.encoding!r}; use one of {', '.join(ENCODINGS)}")
         if self.dtype not in ROUNDED:
             raise ValueError(f"dtype is {self.dtype!r}; use one of {', '.join(ROUNDED)}")
         if self.keep < 1:
@@ -194,6 +189,5 @@ class Publisher:
             signing_key=str(self._config.folder / KEY_FILE),
             config_hash=self._config.config_hash,
             keep=self._config.keep,
-            encoding=self._config.encoding,
             patience_s=self._config.patience_s,
         )

@@ -13,8 +13,7 @@ from aiohttp import ETag, hdrs, web
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
-from overwatch_rl.weights.encodings import ENCODINGS
-from overwatch_rl.weights.manifest import FOLDER, WHOLE, RejectedError, check_artifact, decoded
+from overwatch_rl.weights.manifest import FOLDER, RejectedError, check_artifact, decoded
 
 
 class Reads:
@@ -35,10 +34,8 @@ class Reads:
                 self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
             return self._manifest[1]
 
-    async def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
+    async def artifact(self, version: Version) -> bytes:
         """Kept until another is asked for, where it is what the newest manifest describes."""
-        if encoding != WHOLE:  # What it makes is judged by who has the version before.
-            return await asyncio.to_thread(self._source.artifact, version, encoding)
         async with self._one_read:
             if self._artifact is not None and self._artifact[0] == version:
                 return self._artifact[1]
@@ -77,7 +74,7 @@ class Served:
         if version is None:
             return _problem(404, f"{request.match_info['version'][:40]!r} is no version; e.g. 001-00000010")
         try:
-            data = await self._reads.artifact(version, request.match_info["encoding"])
+            data = await self._reads.artifact(version)
         except FileNotFoundError:
             return _problem(404, f"the weights of {version} are not kept any more; ask for /{FOLDER}/current")
         except OSError as error:
@@ -95,7 +92,7 @@ def weights_routes(source: Channel, authorisation: Authorisation) -> list[web.Ro
     served = Served(Reads(source), authorisation)
     return [
         web.get(f"/{FOLDER}/current", served.current),
-        web.get(f"/{FOLDER}/{{version}}.{{encoding:{'|'.join(ENCODINGS)}}}", served.artifact),
+        web.get(f"/{FOLDER}/{{version}}.safetensors", served.artifact),
     ]
 
 

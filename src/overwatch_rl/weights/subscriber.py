@@ -7,7 +7,6 @@ know how a channel works, nor what the tensors mean.
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,9 +18,7 @@ from torch import Tensor
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.checking import digest_of, shapes_of
-from overwatch_rl.weights.encodings import ENCODINGS, Base
 from overwatch_rl.weights.manifest import (
-    WHOLE,
     Accepted,
     RejectedError,
     WeightsManifest,
@@ -57,20 +54,14 @@ class Subscriber:
         channel: Channel,
         accepted: Accepted,
         *,
-        encoding: str = WHOLE,
         longest_pause_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """After a fault nothing is asked for a while, which grows up to `longest_pause_s`.
-
-        `encoding` is what the learner publishes beside artifacts.
-        """
+        """After a fault nothing is asked for a while, which grows up to `longest_pause_s`."""
         self.fault: str | None = None
         """Why the newest try failed; `None` after one that did not."""
         self.rejected = 0
         """Manifests and artifacts that were not used."""
-        self.reads: Counter[str] = Counter()
-        """How versions came: `whole`, `delta`; `damaged` deltas, in whose place a whole artifact was read."""
         self.acting: WeightsManifest | None = None
         """What was taken last."""
         self.newest: Version | None = None
@@ -78,10 +69,6 @@ class Subscriber:
         self._channel = channel
         self._accepted = accepted
         self._clock = clock
-        self._decode = ENCODINGS[encoding].decode
-        self._encoding = encoding
-        self._base: Base | None = None
-        """What was taken last, where deltas are."""
         self._seen: bytes | None = None
         """The manifest that was judged last."""
         self._longest_pause_s = longest_pause_s
@@ -149,7 +136,8 @@ class Subscriber:
                 f"{manifest.version} is not newer than {self.acting.version}, which is in use"
             )
         check(manifest, self._accepted)
-        artifact = self._artifact(manifest)
+        artifact = self._channel.artifact(manifest.version)
+        check_artifact(manifest, artifact)
         try:
             tensors = load(artifact)
         except SafetensorError as error:
@@ -159,30 +147,7 @@ class Subscriber:
             if digest_of(tensors[name]) != entry.xxh3:
                 raise RejectedError(f"tensor {name!r} has another XXH3 than the manifest states")
         self._seen = text
-        if self._decode is not None:
-            self._base = Base(manifest.version, artifact)
         return Acting(manifest=manifest, tensors=tensors)
-
-    def _artifact(self, manifest: WeightsManifest) -> bytes:
-        """Verified: from deltas where they lead here, else whole."""
-        if self._decode is not None and self._base is not None:
-            try:
-                made = self._decode(self._base, manifest.version, manifest.bytes, self._delta)
-                check_artifact(manifest, made)
-            except FileNotFoundError:
-                pass  # Too many versions were left out, or they are not kept.
-            except RejectedError:
-                self.reads["damaged"] += 1
-            else:
-                self.reads["delta"] += 1
-                return made
-        artifact = self._channel.artifact(manifest.version)
-        check_artifact(manifest, artifact)
-        self.reads["whole"] += 1
-        return artifact
-
-    def _delta(self, version: Version) -> bytes:
-        return self._channel.artifact(version, self._encoding)
 
     def _slow_down(self, fault: str) -> None:
         self.fault = fault

@@ -23,9 +23,8 @@ from overwatch_rl.artifacts.signing import Signer, Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, open_key
-from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, width_of
 from overwatch_rl.weights.keeping import Keeping
-from overwatch_rl.weights.manifest import WHOLE, TensorEntry, WeightsManifest
+from overwatch_rl.weights.manifest import TensorEntry, WeightsManifest
 
 Status: TypeAlias = Literal["ok", "error", "superseded", "busy", "throttled"]
 _FIRST_WAIT_S: Final = 0.1
@@ -38,8 +37,6 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     status: Status
     size_bytes: int = 0
-    delta_bytes: int = 0
-    """Of what makes it from the version before; 0 where none was published."""
     duration_s: float = 0.0
     """Seconds from the hand-over until actors can find it."""
     error: str | None = None
@@ -57,8 +54,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     config_hash: str
     keep: int
     patience_s: float
-    encoding: str = WHOLE
-    """What is published beside the artifact: a row of `ENCODINGS`."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,15 +77,12 @@ class Writing:
         self._signer = Signer(Path(target.signing_key))
         self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
-        self._base: Base | None = None
-        """What was published last."""
         store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
         self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
 
     def publish(self, block: SharedBlock, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
         manifest, artifact = self._made(block, note)
-        payload = Payload(artifact, self._delta(manifest, artifact))
         is_stored, why = False, ""
         patience = Patience(deadline_s=self._target.patience_s, first_s=_FIRST_WAIT_S, most_s=_LONGEST_WAIT_S)
         newer = False
@@ -104,7 +96,7 @@ class Writing:
                 return Published(version=note.version, status="superseded", error=why)
             try:
                 if not is_stored:
-                    self._kept.put(note.version, payload)
+                    self._kept.put(note.version, artifact)
                     is_stored = True
                 self._key.move(manifest, self._verifier)
             except StaleError as error:
@@ -114,22 +106,13 @@ class Writing:
                 continue
             self._kept.prune(note.version)
             taken_s = (time.monotonic_ns() - note.since_ns) / 1e9
-            self._base = Base(note.version, artifact)
             return Published(
                 version=note.version,
                 status="ok",
                 size_bytes=len(artifact),
-                delta_bytes=len(payload.delta),
                 duration_s=taken_s,
             )
         return Published(version=note.version, status="error", error=why)
-
-    def _delta(self, manifest: WeightsManifest, artifact: bytes) -> bytes:
-        """From the version that was published last; empty where there is none, or none is wanted."""
-        encode = ENCODINGS[self._target.encoding].encode
-        if encode is None or self._base is None:
-            return b""
-        return encode(self._base, artifact, width_of(manifest))
 
     def _made(self, block: SharedBlock, note: Note) -> tuple[WeightsManifest, bytes]:
         specs = {

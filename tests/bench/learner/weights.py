@@ -4,7 +4,7 @@ The cost is CPU of the thread in `publish` and `finished`, the memcpy that of on
 into memory that was used before; turns alternate. Adoption is wall time from `publish` until an actor in a
 process of its own has the version in its policy, so it includes signing, files, the disk, and the time until
 it looks; CPU of the writer's process and of the actor's is beside it and does not depend on the machine's
-load. The server of HTTP is a thread of this process. Deltas are of real updates.
+load. The server of HTTP is a thread of this process.
 """
 
 import os
@@ -15,8 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -29,13 +28,9 @@ from safetensors.torch import load
 from overwatch.objects.digests import sha256_of
 from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.learner.config import learner_config
 from overwatch_rl.weights.channels import Place, open_channel
-from overwatch_rl.weights.encodings import DELTA
-from overwatch_rl.weights.manifest import WHOLE
 from overwatch_rl.weights.publisher import Publisher, Publishing
 from tests.bench.sdk.stats import quantile
-from tests.overwatch_rl.learner.whole import ENVS, Service, world
 from tests.overwatch_rl.servers import RedisServer
 from tests.overwatch_rl.weights.serving import Server
 from tests.ports import free_port
@@ -44,12 +39,6 @@ BAR: Final = 1.5
 SHAPES: Final = [(1024, 1024), (1024,), (1024, 1024), (1024,), (512, 1024), (512,), (1024, 1024), (1024, 512)]
 RUN: Final = "bench"
 _WARM_UP: Final = 5
-_WAYS: Final = {
-    "float32": ("float32", WHOLE),
-    "float32, delta": ("float32", DELTA),
-    "bfloat16": ("bfloat16", WHOLE),
-    "bfloat16, delta": ("bfloat16", DELTA),
-}
 _SOURCE: Final = torch.randn(4, 1 << 20)
 
 
@@ -64,8 +53,6 @@ def section(*, quick: bool) -> None:
     for name, start in (("folder", _folder), ("redis", _redis), ("http", _http)):
         for megabytes in (1, 16):
             start(name, megabytes, 8 if quick else 40)
-    for name in ("gym:CartPole-v1", "goodhart:small", *(() if quick else ("goodhart",))):
-        _deltas(name, 10)
 
 
 def _cost(held: dict[str, torch.Tensor], size: int, pairs: int) -> None:
@@ -178,48 +165,6 @@ def _parts() -> None:
                 took.append((time.thread_time_ns() - began) / 1e6)
                 walls.append((time.perf_counter() - at) * 1e3)
             print(f"{name:46} {statistics.median(took):5.1f} ms of CPU, {statistics.median(walls):5.1f} ms")
-
-
-def _deltas(name: str, updates: int) -> None:
-    """A learner of small batches, each version published in each way."""
-    config = learner_config({"world": name, "seed": 1, "batch": {"steps": 32, "envs": ENVS, "max_age": None}})
-    rows: dict[str, list[tuple[float, int]]] = {way: [] for way in _WAYS}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        publishers = {
-            way: stack.enter_context(
-                closing(
-                    Publisher(Publishing(run_id=RUN, folder=Path(folder) / way, dtype=kind, encoding=row))
-                )
-            )
-            for way, (kind, row) in _WAYS.items()
-        }
-        made = Service(world(name), config, updates=updates)
-        keep = made.published.publish
-
-        def publish(version: Version, tensors: Mapping[str, torch.Tensor]) -> None:
-            keep(version, tensors)
-            for way, publisher in publishers.items():
-                began = time.thread_time_ns()
-                publisher.publish(version, tensors)
-                taken = (time.thread_time_ns() - began) / 1e6
-                (one,) = publisher.finished(60.0)
-                rows[way].append((taken, one.delta_bytes or one.size_bytes))
-
-        made.published.publish = publish  # type: ignore[method-assign]  # watched
-        made.loop.run()
-    whole = rows["float32"][-1][1]
-    learned = config.learned
-    print(
-        f"{name}: {whole / 1e3:.1f} kB, {learned.epochs} x {learned.minibatches} steps of Adam an update, "
-        f"learning rate {learned.learning_rate:g}, {config.rows} rows a batch, {updates} updates"
-    )
-    for way, found in rows.items():
-        sizes = [size / whole for _, size in found[2:]]
-        cost = statistics.median(taken for taken, _ in found[2:])
-        print(
-            f"  {way:15} {statistics.median(sizes):.3f} of the bytes ({min(sizes):.3f} to {max(sizes):.3f}); "
-            f"the learner's thread {cost:.2f} ms of CPU"
-        )
 
 
 def _folder(name: str, megabytes: int, count: int) -> None:
