@@ -9,7 +9,7 @@ from typing import Final
 
 from overwatch_rl.worlds.base import MAX_SLOTS
 
-HOST_KINDS: Final = ("mlp", "cnn")
+HOST_KINDS: Final = ("mlp",)
 DIGITS: Final = "digits"
 STRICTNESS: Final = ("permissive", "strict")
 _SHARES: Final = ("min_health", "min_ratio", "min_improvement", "min_contribution")
@@ -26,7 +26,7 @@ class MorphogenesisConfig:
     steps: int = 60
     """Steps of an episode."""
     hosts: str = "mlp"
-    """Kind of host networks: `mlp` or `cnn`."""
+    """Kind of host networks: `mlp`."""
     data: str = "digits"
     """What hosts learn: `digits`, or a folder with CIFAR-10 in its own formats."""
     max_seeds: int | None = None

@@ -13,10 +13,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from overwatch_rl.worlds.morphogenesis.hosts.base import Hosts, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.base import Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.mlp import MLPHosts
 
 
-def gradients(hosts: Hosts, wiring: Wiring, free: Tensor) -> Tensor:
+def gradients(hosts: MLPHosts, wiring: Wiring, free: Tensor) -> Tensor:
     """N K B float32: the norm of each blueprint's gradient in the slots `free` (N K bool), over its host's.
 
     NaN elsewhere. The host's is its norm a weight, the same for all that is compared.

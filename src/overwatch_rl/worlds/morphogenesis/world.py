@@ -38,8 +38,9 @@ from overwatch_rl.worlds.morphogenesis.config import DIGITS, MorphogenesisConfig
 from overwatch_rl.worlds.morphogenesis.data import AHEAD, cifar, digits
 from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.growth import gradients
-from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.hosts.base import Learned, Measured, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.hosts.mlp import MLPHosts
 from overwatch_rl.worlds.morphogenesis.lifecycle import (
     CONNECTED,
     GROWING,
@@ -101,12 +102,12 @@ class Morphogenesis:
         """`judge` replaces the governor."""
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
-        self._own, self._blueprints = own, BLUEPRINTS[own.hosts]
+        self._own, self._blueprints = own, MLP
         data = digits() if own.data == DIGITS else cifar(Path(own.data))
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
         self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in self._blueprints))
-        self._hosts = HOSTS[own.hosts](config.num_envs, own.slots, data, torch.device(config.device))
+        self._hosts = MLPHosts(config.num_envs, own.slots, data, torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
         self._judge = judge or Governor(
             config.num_envs, GovernorConfig(diverged_loss=own.diverged_loss), config.device

@@ -12,7 +12,7 @@ from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
         ({"slots": 65}, "slots is 65; use 1 to 64"),
         ({"steps": 0}, "steps is 0; use 1 or more"),
         ({"max_seeds": 0}, "max_seeds is 0; use 1 or more, or none"),
-        ({"hosts": "rnn"}, "hosts is 'rnn'; use mlp or cnn"),
+        ({"hosts": "rnn"}, "hosts is 'rnn'; use mlp"),
         ({"gates": "lax"}, "gates is 'lax'; use permissive or strict"),
         ({"embargo": 0}, "embargo is 0; use 1 or more"),
         ({"min_train": -1}, "min_train is -1; use 0 or more"),

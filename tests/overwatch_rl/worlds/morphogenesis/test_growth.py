@@ -5,16 +5,16 @@ import torch
 
 from overwatch_rl.worlds.morphogenesis.data import digits
 from overwatch_rl.worlds.morphogenesis.growth import gradients
-from overwatch_rl.worlds.morphogenesis.hosts import HOSTS as KINDS
-from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.base import Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, NOOP
+from overwatch_rl.worlds.morphogenesis.hosts.mlp import MLPHosts
 
 HOSTS, SLOTS = 3, 2
 
 
-def made() -> tuple[Hosts, Wiring]:
+def made() -> tuple[MLPHosts, Wiring]:
     """Hosts that learned a little, one with a branch."""
-    hosts = KINDS["mlp"](HOSTS, SLOTS, digits(), torch.device("cpu"))
+    hosts = MLPHosts(HOSTS, SLOTS, digits(), torch.device("cpu"))
     hosts.seed(4)
     hosts.restart()
     blueprint = torch.full((HOSTS, SLOTS), -1)

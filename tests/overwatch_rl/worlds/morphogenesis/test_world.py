@@ -21,7 +21,7 @@ from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
 from overwatch_rl.worlds.morphogenesis.data import AHEAD
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import CNN, MLP
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.rewards import CONNECTED, RewardConfig
 from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
 from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
@@ -383,22 +383,6 @@ def test_what_is_read_of_the_envs_is_named() -> None:
         reads += counted.seen
 
     assert 0 < reads == counts["morphogenesis.envs"] - before
-
-
-def test_hosts_of_the_other_kind_grow_their_own_branches() -> None:
-    """Convolutions on the same images: their blueprints are in the action, a seed grows and is measured."""
-    own = MorphogenesisConfig(slots=2, hosts="cnn", attribute_every=2)
-    env = Morphogenesis(WorldConfig(num_envs=2), own)
-    act = grower(env)
-    observation = env.reset(1)
-    for _ in range(10):
-        step = env.step(act(observation))
-        observation = step.observation
-    assert isinstance(env.spec.action, Factored)
-
-    assert env.spec.action.heads[2].labels == tuple(blueprint.id for blueprint in CNN)
-    assert Stage.HOLDING.code in step.columns["slot_stage"]
-    assert bool(step.columns["slot_shapley"].isfinite().any())
 
 
 def test_images_that_are_not_there_are_named() -> None:

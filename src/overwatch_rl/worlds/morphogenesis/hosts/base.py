@@ -9,7 +9,6 @@ Shape letters: N hosts, K slots, M subsets, B blueprints.
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from torch import Tensor
 
@@ -55,74 +54,3 @@ class Measured:
     loss: Tensor  # N float32, mean cross-entropy
     contribution: Tensor  # N K float32, NaN where no branch is
     # in isolation: accuracy if it were added less accuracy; connected: accuracy less accuracy without it
-
-
-class Training(Protocol):
-    """Hosts that learn, are measured, and go back."""
-
-    def train(self, wiring: Wiring) -> Learned:
-        """Some minibatches for every host and every branch that is connected or isolated."""
-        ...
-
-    def validate(self, wiring: Wiring) -> Measured:
-        """On all validation images; changes nothing."""
-        ...
-
-    def masked(self, wiring: Wiring, subsets: Tensor) -> Tensor:
-        """N M float32: accuracy with only the slots of each subset (M K bool) connected."""
-        ...
-
-
-class Restarting(Protocol):
-    """Hosts that begin anew and branches that germinate."""
-
-    def seed(self, seed: int) -> None:
-        """Restart all streams of randomness."""
-        ...
-
-    def restart(self, hosts: Tensor | None = None) -> None:
-        """New untrained hosts in these rows (int64), or everywhere; also kept, as by `keep`."""
-        ...
-
-    def germinate(self, rows: Tensor) -> None:
-        """New branches in `rows` (int64, host x K + slot); the next wiring names their blueprints."""
-        ...
-
-
-class Kept(Protocol):
-    """Hosts that can be what they were."""
-
-    def keep(self, hosts: Tensor) -> None:
-        """Remember these hosts (int64) with their branches and optimisers, in place of what was kept."""
-        ...
-
-    def roll_back(self, hosts: Tensor) -> None:
-        """Make these hosts (int64) what was kept of them last."""
-        ...
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that the next step depends on, copied."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Become as it was."""
-        ...
-
-
-class Hosts(Training, Restarting, Kept, Protocol):
-    """N hosts with K branches each."""
-
-    @property
-    def num_parameters(self) -> int:
-        """Of one host without branches."""
-        ...
-
-    @property
-    def sizes(self) -> Tensor:
-        """Parameters of each blueprint, B float32."""
-        ...
-
-    @property
-    def depth(self) -> float | None:
-        """Batches that the loader has ready; `None` where data is resident."""
-        ...

@@ -17,18 +17,12 @@ from overwatch_rl.worlds.morphogenesis.hosts.stacked import squared_norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """The branches that are connected or isolated."""
+class Live:
+    """The branches that are connected or isolated, sorted by `Blend`, then by host and slot."""
 
     rows: Tensor  # R int64, host x K + slot
     owner: Tensor  # R int64
     blueprint: Tensor  # R int64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live(Rows):
-    """These, sorted by `Blend`, then by host and slot."""
-
     alpha: Tensor  # R float32
     isolated: Tensor  # R bool
     multiply: slice
@@ -37,15 +31,10 @@ class Live(Rows):
     counts: tuple[int, ...]  # B, how many branches of each blueprint
 
 
-def which(wiring: Wiring, num_blueprints: int) -> Tensor:
-    """N K bool: which branches learn or count; the last blueprint, the no-op, never does."""
-    is_grown = (wiring.blueprint >= 0) & (wiring.blueprint < num_blueprints - 1)
-    return (wiring.isolated | (wiring.alpha > 0)) & is_grown
-
-
 def live(wiring: Wiring, num_blueprints: int) -> Live:
-    """Of blueprints 0 to B - 1."""
-    is_live = which(wiring, num_blueprints)
+    """Of blueprints 0 to B - 1; the last, the no-op, never learns or counts."""
+    is_grown = (wiring.blueprint >= 0) & (wiring.blueprint < num_blueprints - 1)
+    is_live = (wiring.isolated | (wiring.alpha > 0)) & is_grown
     kind = torch.where(is_live, wiring.algorithm, len(Blend)).flatten()
     order = kind.argsort(stable=True)
     grown = torch.where(is_live, wiring.blueprint, -1).flatten()
@@ -81,7 +70,7 @@ class Gradients:
     branches: Sequence[Tensor]  # R ...
 
 
-def learned(found: Gradients, present: Rows, num_slots: int, sizes: tuple[int, Tensor]) -> Learned:
+def learned(found: Gradients, present: Live, num_slots: int, sizes: tuple[int, Tensor]) -> Learned:
     """What a minibatch's gradients show; sizes: parameters of a host, and of each blueprint."""
     host, branch = squared_norm(found.hosts), squared_norm(found.branches)
     total = host.index_add(0, present.owner, branch)

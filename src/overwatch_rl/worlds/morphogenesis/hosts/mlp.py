@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from overwatch_rl.worlds.morphogenesis.data import MAX_BYTE, NUM_CLASSES, Dataset, batches
 from overwatch_rl.worlds.morphogenesis.hosts.base import Learned, Measured, Wiring
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, Units
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, Blueprint
 from overwatch_rl.worlds.morphogenesis.hosts.live import Gradients, Live, learned, live
 from overwatch_rl.worlds.morphogenesis.hosts.stacked import Stacked
 from overwatch_rl.worlds.morphogenesis.hosts.state import State
@@ -237,7 +237,7 @@ def _random_units(weights: list[Tensor], rows: int, generator: torch.Generator) 
     return [first, last]
 
 
-def _seen(blueprint: Units, shape: tuple[int, int, int]) -> Tensor:
+def _seen(blueprint: Blueprint, shape: tuple[int, int, int]) -> Tensor:
     """W I: 1 for the first-layer weights that a blueprint has, its units' biases last."""
     margin, (_, height, width) = blueprint.margin, shape
     pixels = torch.zeros(shape)

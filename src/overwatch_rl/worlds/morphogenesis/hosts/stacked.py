@@ -61,7 +61,7 @@ class Stacked:
         for tensor, value in zip(self.tensors, taken.tensors, strict=True):
             tensor.index_copy_(0, rows, value)
 
-    def descend(self, gradients: Sequence[Tensor], rate: float = LEARNING_RATE) -> None:
+    def descend(self, gradients: Sequence[Tensor]) -> None:
         """One Adam step of all rows."""
         self._age += 1
         first, second = ((1 - beta) / (1 - beta**self._age) for beta in BETAS)
@@ -71,7 +71,7 @@ class Stacked:
             by_row = (-1, *[1] * (weight.dim() - 1))
             mean.lerp_(gradient, first.view(by_row))
             square.lerp_(torch.addcmul(self._eps, gradient, gradient), second.view(by_row))
-            weight.addcmul_(mean, square.rsqrt(), value=-rate)
+            weight.addcmul_(mean, square.rsqrt(), value=-LEARNING_RATE)
 
 
 def squared_norm(gradients: Sequence[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What hosts of every kind keep: weights, optimisers, streams of randomness, and a copy to go back to.
+"""What hosts keep: weights, optimisers, streams of randomness, and a copy to go back to.
 
 Rules: a state holds all that the next step depends on, and loading it goes on to the bit. Must not know how
 networks compute.

@@ -3,9 +3,9 @@
 import torch
 
 from overwatch_rl.worlds.morphogenesis.data import digits
-from overwatch_rl.worlds.morphogenesis.hosts import HOSTS
-from overwatch_rl.worlds.morphogenesis.hosts.base import Hosts, Wiring
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.hosts.base import Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.hosts.mlp import MLPHosts
 
 NUM_HOSTS = 3
 CPU = torch.device("cpu")
@@ -29,9 +29,9 @@ def bare(slots: int = 1) -> Wiring:
     return wiring(0.0, blueprint=-1, slots=slots)
 
 
-def mixed(kind: str) -> Wiring:
+def mixed() -> Wiring:
     """Three slots: all ways to blend, connected or isolated or absent, several blueprints and the no-op."""
-    noop = len(BLUEPRINTS[kind]) - 1
+    noop = len(MLP) - 1
     return Wiring(
         alpha=torch.tensor([[0.5, 1.0, 0.7], [0.0, 0.3, 0.0], [0.0, 0.0, 0.0]]),
         isolated=torch.tensor([[False, False, False], [True, False, True], [True, False, True]]),
@@ -40,9 +40,9 @@ def mixed(kind: str) -> Wiring:
     )
 
 
-def begun(kind: str, slots: int = 1, hosts: int = NUM_HOSTS) -> Hosts:
+def begun(slots: int = 1, hosts: int = NUM_HOSTS) -> MLPHosts:
     """New hosts with a branch germinated in each slot."""
-    made = HOSTS[kind](hosts, slots, digits(), CPU)
+    made = MLPHosts(hosts, slots, digits(), CPU)
     made.seed(3)
     made.restart()
     made.germinate(torch.arange(hosts * slots))

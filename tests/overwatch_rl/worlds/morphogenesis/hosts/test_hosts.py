@@ -1,31 +1,24 @@
-"""Every kind of hosts: what is grown is harmless at first, isolated in training, and measured by ablation."""
+"""Hosts: what is grown is harmless at first, isolated in training, and measured by ablation."""
 
-import pytest
 import torch
 
-from overwatch_rl.worlds.morphogenesis.hosts import HOSTS
 from overwatch_rl.worlds.morphogenesis.hosts.base import Blend
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from tests.overwatch_rl.worlds.morphogenesis.hosts.begun import NUM_HOSTS, bare, begun, mixed, wiring
 
-KINDS = pytest.mark.parametrize("kind", HOSTS)
+
+def test_blueprints_differ() -> None:
+    """Ids, codes and sizes are unique, and the last does nothing."""
+    assert len({row.id for row in MLP}) == len({row.code for row in MLP}) == len(MLP)
+    assert [row.is_noop for row in MLP] == [False] * (len(MLP) - 1) + [True]
+    sizes = begun().sizes
+    assert sizes[-1] == 0
+    assert len(sizes.unique()) == len(MLP)
 
 
-def test_each_kind_has_its_blueprints() -> None:
-    """The tables have the same rows; ids and codes are unique, and the last does nothing."""
-    assert HOSTS.keys() == BLUEPRINTS.keys()
-    for kind, registry in BLUEPRINTS.items():
-        assert len({row.id for row in registry}) == len({row.code for row in registry}) == len(registry)
-        assert [row.is_noop for row in registry] == [False] * (len(registry) - 1) + [True]
-        sizes = begun(kind).sizes
-        assert sizes[-1] == 0
-        assert len(sizes.unique()) == len(registry)
-
-
-@KINDS
-def test_hosts_learn(kind: str) -> None:
+def test_hosts_learn() -> None:
     """Some steps are better than none by far."""
-    hosts = begun(kind)
+    hosts = begun()
     before = hosts.validate(bare()).loss.mean()
     for _ in range(20):
         hosts.train(bare())
@@ -33,10 +26,9 @@ def test_hosts_learn(kind: str) -> None:
     assert hosts.validate(bare()).loss.mean() < before - 0.2
 
 
-@KINDS
-def test_a_branch_in_isolation_does_not_touch_its_host(kind: str) -> None:
+def test_a_branch_in_isolation_does_not_touch_its_host() -> None:
     """The host's loss is the same to the last bit with and without it."""
-    alone, beside = begun(kind), begun(kind)
+    alone, beside = begun(), begun()
     for _ in range(3):
         alone.train(bare())
         beside.train(wiring(0.0, isolated=True, blueprint=2, algorithm=1))
@@ -44,15 +36,14 @@ def test_a_branch_in_isolation_does_not_touch_its_host(kind: str) -> None:
     assert torch.equal(alone.validate(bare()).loss, beside.validate(bare()).loss)
 
 
-@KINDS
-def test_a_branch_in_isolation_learns(kind: str) -> None:
+def test_a_branch_in_isolation_learns() -> None:
     """Whatever its blueprint and the way it will blend, connecting it then lowers a host's loss."""
-    hosts = begun(kind)
+    hosts = begun()
     for _ in range(12):
         hosts.train(bare())
     hosts.germinate(torch.arange(NUM_HOSTS))
     begin = hosts.state_dict()
-    for blueprint in range(len(BLUEPRINTS[kind]) - 1):
+    for blueprint in range(len(MLP) - 1):
         algorithm = blueprint % len(Blend)
         hosts.load_state_dict(begin)
         for _ in range(9):
@@ -60,13 +51,12 @@ def test_a_branch_in_isolation_learns(kind: str) -> None:
         joined = hosts.validate(wiring(1.0, blueprint=blueprint, algorithm=algorithm))
         better = hosts.validate(bare()).loss - joined.loss
 
-        assert better.max() > 0.005, BLUEPRINTS[kind][blueprint].id
+        assert better.max() > 0.005, MLP[blueprint].id
 
 
-@KINDS
-def test_a_new_branch_changes_nothing(kind: str) -> None:
+def test_a_new_branch_changes_nothing() -> None:
     """It gives zero, so even fully connected, whichever way it blends, it leaves the loss as it is."""
-    hosts = begun(kind)
+    hosts = begun()
     without = hosts.validate(bare())
     for algorithm in Blend:
         connected = hosts.validate(wiring(1.0, blueprint=2, algorithm=algorithm))
@@ -75,10 +65,9 @@ def test_a_new_branch_changes_nothing(kind: str) -> None:
         assert torch.equal(connected.contribution, torch.zeros(NUM_HOSTS, 1))
 
 
-@KINDS
-def test_contribution_is_what_accuracy_would_change_by(kind: str) -> None:
+def test_contribution_is_what_accuracy_would_change_by() -> None:
     """Of each branch that is connected or isolated, by the accuracy of subsets; absent where none is."""
-    hosts, connected = begun(kind, slots=3), mixed(kind)
+    hosts, connected = begun(slots=3), mixed()
     for _ in range(4):
         hosts.train(connected)
     measured = hosts.validate(connected)
@@ -103,10 +92,9 @@ def test_contribution_is_what_accuracy_would_change_by(kind: str) -> None:
     assert measured.contribution[2].isnan().tolist() == [False, True, True]
 
 
-@KINDS
-def test_hosts_go_back_to_what_was_kept(kind: str) -> None:
+def test_hosts_go_back_to_what_was_kept() -> None:
     """Those that roll back are as they were, branches and optimisers too; the others stay."""
-    hosts, connected = begun(kind, slots=3), mixed(kind)
+    hosts, connected = begun(slots=3), mixed()
     hosts.train(connected)
     hosts.keep(torch.arange(NUM_HOSTS))
     before = hosts.state_dict()
@@ -122,10 +110,9 @@ def test_hosts_go_back_to_what_was_kept(kind: str) -> None:
     assert not torch.equal(before["hosts.0"], after["hosts.0"])
 
 
-@KINDS
-def test_a_restart_is_kept(kind: str) -> None:
+def test_a_restart_is_kept() -> None:
     """A host that goes back before anything else was kept is what it began as; the others did not restart."""
-    hosts = begun(kind)
+    hosts = begun()
     hosts.train(bare())
     trained = hosts.state_dict()["hosts.0"]
     hosts.restart(torch.tensor([2]))
@@ -138,13 +125,12 @@ def test_a_restart_is_kept(kind: str) -> None:
     assert not torch.equal(new[2], trained[2])
 
 
-@KINDS
-def test_a_state_goes_on_to_the_bit(kind: str) -> None:
+def test_a_state_goes_on_to_the_bit() -> None:
     """Taken between germination and the wiring that names blueprints, with an older copy kept."""
-    hosts, connected = begun(kind, slots=3), mixed(kind)
+    hosts, connected = begun(slots=3), mixed()
     hosts.train(connected)
     hosts.germinate(torch.tensor([0, 4]))
-    other = begun(kind, slots=3)
+    other = begun(slots=3)
     other.load_state_dict(hosts.state_dict())
     for made in (hosts, other):
         made.train(connected)
@@ -157,10 +143,9 @@ def test_a_state_goes_on_to_the_bit(kind: str) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@KINDS
-def test_gradients_are_of_the_branches_that_learn(kind: str) -> None:
+def test_gradients_are_of_the_branches_that_learn() -> None:
     """Health and share lie in 0..1, ratio agrees with health; a slot without a live branch has none."""
-    hosts, connected = begun(kind, slots=3), mixed(kind)
+    hosts, connected = begun(slots=3), mixed()
     learned = [hosts.train(connected) for _ in range(3)][-1]
 
     is_live = torch.tensor([[True, True, True], [True, True, True], [True, False, False]])
@@ -173,12 +158,11 @@ def test_gradients_are_of_the_branches_that_learn(kind: str) -> None:
     assert bool(learned.is_finite.all())
 
 
-@KINDS
-def test_a_branch_that_is_hardly_let_in_hardly_feels_the_loss(kind: str) -> None:
+def test_a_branch_that_is_hardly_let_in_hardly_feels_the_loss() -> None:
     """Its health and its share of the gradient fall with alpha."""
 
     def learned(alpha: float) -> tuple[torch.Tensor, torch.Tensor]:
-        hosts = begun(kind)
+        hosts = begun()
         hosts.train(wiring(0.5))
         found = hosts.train(wiring(alpha))
         return found.ratio, found.share
@@ -187,10 +171,9 @@ def test_a_branch_that_is_hardly_let_in_hardly_feels_the_loss(kind: str) -> None
         assert bool((weak < strong / 10).all())
 
 
-@KINDS
-def test_a_host_that_breaks_is_named_and_classifies_nothing(kind: str) -> None:
+def test_a_host_that_breaks_is_named_and_classifies_nothing() -> None:
     """Only that host: a weight that is not a number."""
-    hosts = begun(kind)
+    hosts = begun()
     state = hosts.state_dict()
     state["hosts.0"][1] = torch.nan
     hosts.load_state_dict(state)
@@ -202,10 +185,9 @@ def test_a_host_that_breaks_is_named_and_classifies_nothing(kind: str) -> None:
     assert bool((measured.accuracy[[0, 2]] > 0).all())
 
 
-@KINDS
-def test_what_is_grown_never_changes_the_data(kind: str) -> None:
+def test_what_is_grown_never_changes_the_data() -> None:
     """Hosts that learn alone have the same weights, whatever germinated beside them."""
-    alone, beside = begun(kind, slots=3), begun(kind, slots=3)
+    alone, beside = begun(slots=3), begun(slots=3)
     for made, rows in ((alone, []), (beside, [0, 5, 7])):
         made.germinate(torch.tensor(rows, dtype=torch.int64))
         made.train(bare(3))

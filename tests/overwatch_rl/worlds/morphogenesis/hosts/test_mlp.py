@@ -43,7 +43,7 @@ def reference(
 
 def test_gradients_are_those_of_autograd() -> None:
     """All ways to blend, connected and isolated, host by host in plain formulas."""
-    hosts, connected = begun("mlp", slots=3), mixed("mlp")
+    hosts, connected = begun(slots=3), mixed()
     assert isinstance(hosts, MLPHosts)
     for _ in range(3):
         hosts.train(connected)
@@ -91,7 +91,7 @@ def test_accuracy_is_of_the_largest_logit() -> None:
 def test_a_blueprint_has_its_own_weights_alone() -> None:
     """After training nothing is outside its units and pixels, so no more than its size states."""
     for number, blueprint in enumerate(MLP[:-1]):
-        hosts = begun("mlp")
+        hosts = begun()
         assert isinstance(hosts, MLPHosts)
         for _ in range(4):
             hosts.train(wiring(1.0, blueprint=number, algorithm=number % 3))
@@ -106,7 +106,7 @@ def test_a_blueprint_has_its_own_weights_alone() -> None:
 
 def test_only_what_is_live_is_computed() -> None:
     """Rows are sorted by how they blend; the no-op, and slots that neither learn nor count, are left out."""
-    present = live(mixed("mlp"), len(MLP))
+    present = live(mixed(), len(MLP))
 
     assert present.rows.tolist() == [0, 5, 1, 3, 2, 4, 6]
     assert (present.multiply, present.gate) == (slice(2, 4), slice(4, 7))
