@@ -28,7 +28,7 @@ class MorphogenesisConfig:
     hosts: str = "mlp"
     """Kind of host networks: `mlp`."""
     data: str = "digits"
-    """What hosts learn: `digits`, or a folder with CIFAR-10 in its own formats."""
+    """What hosts learn: `digits`."""
     max_seeds: int | None = None
     """Most seeds that an env holds at a time, fossils included; `none` allows one a slot."""
     gates: str = "permissive"
@@ -85,6 +85,8 @@ class MorphogenesisConfig:
             raise ValueError(f"max_seeds is {self.max_seeds}; use 1 or more, or none")
         if self.hosts not in HOST_KINDS:
             raise ValueError(f"hosts is {self.hosts!r}; use {' or '.join(HOST_KINDS)}")
+        if self.data != DIGITS:
+            raise ValueError(f"data is {self.data!r}; use {DIGITS}")
         if self.gates not in STRICTNESS:
             raise ValueError(f"gates is {self.gates!r}; use {' or '.join(STRICTNESS)}")
         for names, least in ((_AT_LEAST_ONE, 1), (_AT_LEAST_ZERO, 0)):

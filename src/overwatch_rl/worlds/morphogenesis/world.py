@@ -15,17 +15,13 @@ storage or telemetry.
 Shape letters: N envs, K slots, D features.
 """
 
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
 from overwatch import events
-from overwatch.catalog import Scope
-from overwatch.catalog.machine import LOADER_CAPACITY, LOADER_DEPTH
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch_rl.settings import configured
 from overwatch_rl.sync_points import sync_point
@@ -35,7 +31,7 @@ from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
 from overwatch_rl.worlds.morphogenesis.config import DIGITS, MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.data import AHEAD, cifar, digits
+from overwatch_rl.worlds.morphogenesis.data import digits
 from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.growth import gradients
 from overwatch_rl.worlds.morphogenesis.hosts.base import Learned, Measured, Wiring
@@ -55,8 +51,6 @@ from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
 GLOBAL_FEATURES: Final = 8
 SLOT_FEATURES: Final = len(BY_CODE) + len(Style) + 8
 """Beside one for each blueprint."""
-_LOADING_EVERY: Final = 10
-"""Steps between two reports of the loader."""
 _LONG_AGE: Final = 10
 _LONG_LIFE: Final = 30
 _LONG_MOVE: Final = 8
@@ -103,7 +97,7 @@ class Morphogenesis:
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
         self._own, self._blueprints = own, MLP
-        data = digits() if own.data == DIGITS else cifar(Path(own.data))
+        data = digits()
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
         self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in self._blueprints))
@@ -132,7 +126,7 @@ class Morphogenesis:
         self._mask = self._slots.mask()
         width = SLOT_FEATURES + len(self._blueprints)
         self.spec = WorldSpec(
-            task=DIGITS if own.data == DIGITS else "cifar",
+            task=DIGITS,
             metric=events.MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode=own.reward_mode,
             observation=ObservationSpec(
@@ -193,7 +187,6 @@ class Morphogenesis:
             terminated=ended,
             truncated=torch.zeros_like(ended),
             columns=columns,
-            facts=self._loading(),
         )
 
     def facts(self) -> dict[str, Tensor]:
@@ -355,14 +348,6 @@ class Morphogenesis:
             step=self._clock - 1,
             is_end=ended,
         )
-
-    def _loading(self) -> tuple[events.Event, ...]:
-        """Now and then how many minibatches are ready, where they are loaded as training goes on."""
-        depth = self._hosts.depth
-        if depth is None or self._steps % _LOADING_EVERY:
-            return ()
-        values = events.scalars({LOADER_DEPTH.name: depth, LOADER_CAPACITY.name: float(AHEAD)})
-        return (events.Measured(at=time.time_ns(), scope=Scope.HOST, values=values),)
 
     def _newest(self, share: Tensor) -> Tensor:
         """N: what the newest connected seed has of `share` (N K); NaN where no seed is connected."""

@@ -13,6 +13,7 @@ from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
         ({"steps": 0}, "steps is 0; use 1 or more"),
         ({"max_seeds": 0}, "max_seeds is 0; use 1 or more, or none"),
         ({"hosts": "rnn"}, "hosts is 'rnn'; use mlp"),
+        ({"data": "/no/such"}, "data is '/no/such'; use digits"),
         ({"gates": "lax"}, "gates is 'lax'; use permissive or strict"),
         ({"embargo": 0}, "embargo is 0; use 1 or more"),
         ({"min_train": -1}, "min_train is -1; use 0 or more"),

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,20 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from overwatch.catalog import Scope
 from overwatch.catalog.stages import Stage
-from overwatch.events import Measured
 from overwatch_rl.sync_points import counts
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.data import AHEAD
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.rewards import CONNECTED, RewardConfig
 from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
 from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
-from tests.overwatch_rl.worlds.morphogenesis.test_data import written
 
 EPISODE_STEPS = MorphogenesisConfig().steps
 PRICED = RewardConfig()
@@ -383,28 +378,3 @@ def test_what_is_read_of_the_envs_is_named() -> None:
         reads += counted.seen
 
     assert 0 < reads == counts["morphogenesis.envs"] - before
-
-
-def test_images_that_are_not_there_are_named() -> None:
-    """With the file and what to do; digits never take their place."""
-    with pytest.raises(ValueError, match=r"no CIFAR data in /no/such/folder/.*train on digits"):
-        Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(data="/no/such/folder"))
-
-
-def test_images_that_are_loaded_ahead_are_counted(tmp_path: Path) -> None:
-    """Every tenth step shows how many minibatches are ready of how many there may be; digits are resident."""
-    written(tmp_path, ".bin")
-    loaded = {}
-    for data in (str(tmp_path), "digits"):
-        env = Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(slots=1, data=data))
-        act, observation = always_wait(env.spec.action), env.reset(1)
-        steps = [env.step(act(observation)) for _ in range(20)]
-        loaded[data] = [fact for step in steps for fact in step.facts]
-
-    assert loaded["digits"] == []
-    assert len(loaded[str(tmp_path)]) == 2
-    for fact in loaded[str(tmp_path)]:
-        assert isinstance(fact, Measured)
-        depth, most = (column.first() for column in fact.values.values())
-        assert (fact.scope, most) == (Scope.HOST, AHEAD)
-        assert 0 <= depth <= AHEAD

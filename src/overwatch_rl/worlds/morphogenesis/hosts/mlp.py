@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from overwatch_rl.worlds.morphogenesis.data import MAX_BYTE, NUM_CLASSES, Dataset, batches
+from overwatch_rl.worlds.morphogenesis.data import NUM_CLASSES, Dataset, Resident
 from overwatch_rl.worlds.morphogenesis.hosts.base import Learned, Measured, Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, Blueprint
 from overwatch_rl.worlds.morphogenesis.hosts.live import Gradients, Live, learned, live
@@ -49,7 +49,7 @@ class MLPHosts(State):
         biased = replace(data, train_x=_with_bias(data.train_x), valid_x=_with_bias(data.valid_x))
         hosts = Stacked.zeros(num_hosts, _shapes(HOST_WIDTH, biased.num_pixels), device)
         branches = Stacked.zeros(num_hosts * num_slots, _shapes(MAX_WIDTH, biased.num_pixels), device)
-        super().__init__(hosts, branches, num_slots, batches(biased, (num_hosts, BATCH_SIZE), device))
+        super().__init__(hosts, branches, num_slots, Resident(biased, (num_hosts, BATCH_SIZE), device))
         self._seen = torch.stack([_seen(blueprint, data.shape) for blueprint in MLP]).to(device)  # B W I
         self._floors = torch.stack([_floor(MAX_WIDTH, blueprint.is_rectified) for blueprint in MLP]).to(
             device
@@ -248,7 +248,7 @@ def _seen(blueprint: Blueprint, shape: tuple[int, int, int]) -> Tensor:
 
 def _with_bias(pixels: Tensor) -> Tensor:
     """Images with a last pixel that is 1, by which the first layer's biases are one more column."""
-    return functional.pad(pixels, (0, 1), value=1.0 if pixels.is_floating_point() else MAX_BYTE)
+    return functional.pad(pixels, (0, 1), value=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

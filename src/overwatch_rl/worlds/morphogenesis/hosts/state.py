@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from overwatch_rl.worlds.morphogenesis.data import Prefetched, Resident
+from overwatch_rl.worlds.morphogenesis.data import Resident
 from overwatch_rl.worlds.morphogenesis.hosts.base import Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.stacked import Stacked
 
@@ -19,9 +19,7 @@ from overwatch_rl.worlds.morphogenesis.hosts.stacked import Stacked
 class State(ABC):
     """N hosts with K branches each, of one kind; the kind computes."""
 
-    def __init__(
-        self, hosts: Stacked, branches: Stacked, num_slots: int, batches: Resident | Prefetched
-    ) -> None:
+    def __init__(self, hosts: Stacked, branches: Stacked, num_slots: int, batches: Resident) -> None:
         self.hosts, self.branches, self.num_slots, self.batches = hosts, branches, num_slots, batches
         self._device = hosts.weights[0].device
         self._num_hosts = len(hosts.weights[0])
@@ -29,11 +27,6 @@ class State(ABC):
         self._kept = [tensor.clone() for tensor in (*hosts.tensors, *branches.tensors)]
         self._uncut: list[Tensor] = []
         """Rows of new branches whose blueprint no wiring has named yet."""
-
-    @property
-    def depth(self) -> float | None:
-        """Batches that the loader has ready; `None` where data is resident."""
-        return self.batches.depth
 
     @abstractmethod
     def first_values(self) -> list[Tensor]:
