@@ -204,6 +204,7 @@ class InRedis:
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
+            """Set and announce it in one transaction."""
             is_needed = is_to_move(pipe.get(self._key), manifest, verifier)
             pipe.multi()
             if is_needed:

@@ -88,6 +88,7 @@ class Writing:
         newer = False
 
         def pause(seconds: float) -> None:
+            """Wait, and note whether a newer version waits too."""
             nonlocal newer
             newer = wait(seconds)
 

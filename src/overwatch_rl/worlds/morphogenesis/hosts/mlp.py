@@ -3,7 +3,8 @@
 Owns the arithmetic: all hosts are one batched matrix product a layer, all live branches another, so what is
 not connected costs nothing. Networks are too small for autograd, whose graph costs as much as the products.
 Rules: a branch in isolation learns on its host's detached logits, so the host does not feel it; a branch's
-weights outside its blueprint are zero and have no gradient. Must not know stages, rewards or policies.
+weights outside its blueprint are zero and have no gradient; a state holds all that the next step depends on,
+and loading it goes on to the bit. Must not know stages, rewards or policies.
 
 Shape letters: N hosts, K slots, M subsets, R live branches, I pixels and one for the bias, W units, C
 classes, S samples. Samples are last, so that what is done a sample runs along memory.
@@ -22,7 +23,6 @@ from overwatch_rl.worlds.morphogenesis.hosts.base import Learned, Measured, Wiri
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, Blueprint
 from overwatch_rl.worlds.morphogenesis.hosts.live import Gradients, Live, learned, live
 from overwatch_rl.worlds.morphogenesis.hosts.stacked import Stacked
-from overwatch_rl.worlds.morphogenesis.hosts.state import State
 
 HOST_WIDTH: Final = 3
 BATCH_SIZE: Final = 64
@@ -42,14 +42,20 @@ class _Outputs:
     total: Tensor  # N C S
 
 
-class MLPHosts(State):
+class MLPHosts:
     """N hosts with K branches each."""
 
     def __init__(self, num_hosts: int, num_slots: int, data: Dataset, device: torch.device) -> None:
         biased = replace(data, train_x=_with_bias(data.train_x), valid_x=_with_bias(data.valid_x))
         hosts = Stacked.zeros(num_hosts, _shapes(HOST_WIDTH, biased.num_pixels), device)
         branches = Stacked.zeros(num_hosts * num_slots, _shapes(MAX_WIDTH, biased.num_pixels), device)
-        super().__init__(hosts, branches, num_slots, Resident(biased, (num_hosts, BATCH_SIZE), device))
+        self.hosts, self.branches, self.num_slots = hosts, branches, num_slots
+        self.batches = Resident(biased, (num_hosts, BATCH_SIZE), device)
+        self._device, self._num_hosts = device, num_hosts
+        self.starts, self.growth = torch.Generator(device), torch.Generator(device)
+        self._kept = [tensor.clone() for tensor in (*hosts.tensors, *branches.tensors)]
+        self._uncut: list[Tensor] = []
+        """Rows of new branches whose blueprint no wiring has named yet."""
         self._seen = torch.stack([_seen(blueprint, data.shape) for blueprint in MLP]).to(device)  # B W I
         self._floors = torch.stack([_floor(MAX_WIDTH, blueprint.is_rectified) for blueprint in MLP]).to(
             device
@@ -62,6 +68,77 @@ class MLPHosts(State):
         self._valid_y = data.valid_y.to(device)
         # Each branch's copy of its host's minibatch, kept: it is the largest tensor of a step.
         self._copies = torch.empty(num_hosts * num_slots, BATCH_SIZE, biased.num_pixels, device=device)
+
+    def seed(self, seed: int) -> None:
+        """Restart the streams: data, first weights, and what is grown."""
+        self.batches.seed(seed)
+        self.growth.manual_seed(seed + 1)
+        self.starts.manual_seed(seed + 2)
+
+    def restart(self, hosts: Tensor | None = None) -> None:
+        """New untrained hosts in these rows (int64), or everywhere; branches are made when they germinate."""
+        rows = torch.arange(self._num_hosts, device=self._device) if hosts is None else hosts
+        self.hosts.restart(rows, [value.index_select(0, rows) for value in self.first_values()])
+        self.keep(rows)
+
+    def germinate(self, rows: Tensor) -> None:
+        """New branches in `rows` (int64, host x K + slot)."""
+        if len(rows):
+            self.branches.restart(rows, self.grown_values(len(rows)))
+            self._uncut.append(rows)
+
+    def cut(self, wiring: Wiring) -> None:
+        """Give new branches the blueprints that this wiring names."""
+        for rows in self._uncut:
+            self.shape_branches(rows, wiring.blueprint.flatten().index_select(0, rows))
+        self._uncut.clear()
+
+    def keep(self, hosts: Tensor) -> None:
+        """Remember these hosts (int64) with their branches and optimisers, in place of what was kept."""
+        for (tensor, kept), rows in zip(self._pairs(), self._rows(hosts), strict=True):
+            kept.index_copy_(0, rows, tensor.index_select(0, rows))
+
+    def roll_back(self, hosts: Tensor) -> None:
+        """Make these hosts (int64) what was kept of them last."""
+        for (tensor, kept), rows in zip(self._pairs(), self._rows(hosts), strict=True):
+            tensor.index_copy_(0, rows, kept.index_select(0, rows))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next step depends on, copied."""
+        uncut = torch.cat([torch.zeros(0, dtype=torch.int64, device=self._device), *self._uncut])
+        streams = {
+            "order": self.batches.state(),
+            "growth": self.growth.get_state(),
+            "starts": self.starts.get_state(),
+        }
+        return {name: tensor.clone() for name, tensor in self._named().items()} | streams | {"uncut": uncut}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was."""
+        for name, tensor in self._named().items():
+            tensor.copy_(state[name])
+        self.batches.restore(state["order"])
+        self.growth.set_state(state["growth"])
+        self.starts.set_state(state["starts"])
+        self._uncut = [state["uncut"].clone()] if len(state["uncut"]) else []
+
+    def _named(self) -> dict[str, Tensor]:
+        now, kept = zip(*self._pairs(), strict=True)
+        names = [f"hosts.{place}" for place in range(len(self.hosts.tensors))]
+        names += [f"branches.{place}" for place in range(len(self.branches.tensors))]
+        return dict(zip(names, now, strict=True)) | {
+            f"kept.{name}": tensor for name, tensor in zip(names, kept, strict=True)
+        }
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Each tensor with what is kept of it."""
+        return list(zip((*self.hosts.tensors, *self.branches.tensors), self._kept, strict=True))
+
+    def _rows(self, hosts: Tensor) -> list[Tensor]:
+        """Rows of these hosts in each of `_pairs`."""
+        slots = torch.arange(self.num_slots, device=self._device)
+        branches = (hosts[:, None] * self.num_slots + slots).flatten()
+        return [hosts] * len(self.hosts.tensors) + [branches] * len(self.branches.tensors)
 
     def first_values(self) -> list[Tensor]:
         """Of all hosts; output biases differ, so that one class is the largest where no unit is active."""
