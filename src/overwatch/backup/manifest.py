@@ -94,10 +94,5 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def moment_of(name: str) -> datetime:
-    """When a backup was made, by its name. Raises `ValueError` for no name of one."""
-    return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
-
-
 def _is_digest(text: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{64}", text) is not None

@@ -127,7 +127,7 @@ def tui(**options: Any) -> None:
 
     Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
     or a file that otlp_file wrote, OTLP files of any exporter, a journal, a trainer's spool, a
-    snapshots.jsonl, - for standard input, or a run that object_store kept: s3://bucket/runs/RUN.
+    snapshots.jsonl, or - for standard input.
     """
     from overwatch.cli import watch
 
@@ -203,7 +203,7 @@ def replay(path: Path, _fmt: str, **options: Any) -> None:
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
 
     PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
-    with any of these; - reads standard input, s3://bucket/runs/RUN a run that object_store kept.
+    with any of these; - reads standard input.
     """
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
@@ -23,26 +22,17 @@ if TYPE_CHECKING:
 
 
 class Recorded(click.Path):
-    """A recording's path, or the URL of a run that was kept: fetched for as long as the command runs.
-
-    Both come as a path.
-    """
+    """A recording's path; a URL is refused with what to do."""
 
     def __init__(self, *, exists: bool = False, allow_dash: bool = True) -> None:
         super().__init__(path_type=Path, exists=exists, allow_dash=allow_dash)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Fetch what a URL names. Fails as a path that is not there does."""
-        if ctx is None or ctx.resilient_parsing or "://" not in str(value):
-            return super().convert(value, param, ctx)
-        from overwatch.backup.fetching import fetch
-
-        # The program's context: a further argument may be wrong, and the command's never be entered.
-        folder = ctx.find_root().with_resource(TemporaryDirectory(prefix="overwatch-fetched-"))
-        try:
-            return fetch(str(value), Path(folder))
-        except (ValueError, OSError) as error:
-            self.fail(str(error), param, ctx)
+        """Return the path. Fails for a URL, and as a path that is not there does."""
+        if "://" in str(value):
+            place = str(value).partition("?")[0]
+            self.fail(f"{place} is a URL; copy it here with the bucket's tool first", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 PATH: Final = click.Path(path_type=Path)

@@ -17,7 +17,6 @@ import msgspec
 
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.command import CommandConfig
-from overwatch.collector.exporters.object_store import ObjectStoreConfig
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
@@ -111,13 +110,6 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         config=CommandConfig,
         about="Findings as JSON to a program of yours; needs `argv`.",
         factory=f"{_HERE}.exporters.notifier:Notifier",
-    ),
-    Component(
-        name="object_store",
-        kind=Kind.SNAPSHOT_EXPORTER,
-        config=ObjectStoreConfig,
-        about="The recording of each run that ended, in a folder or an object store; needs a `place`.",
-        factory=f"{_HERE}.exporters.object_store:ObjectStoreExporter",
     ),
     Component(
         name="snapshots",

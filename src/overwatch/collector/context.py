@@ -24,7 +24,6 @@ from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Journal, Signal
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import FrameNotifier
-from overwatch.snapshot import RunLine
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -66,8 +65,6 @@ class Context:
     """What a thread that computes calls before it works."""
     limiters: dict[str, ConnectionLimiter] = field(default_factory=dict)
     """The connections of each web listener, by its name."""
-    needing: list[Callable[[RunLine], bool]] = field(default_factory=list)
-    """Of exporters that keep runs elsewhere: whether one has still to keep a run."""
     fixed: frozenset[str] = frozenset()
     """Endpoints that a person named: a port of theirs that is busy is an error."""
     aggregator: Aggregator | None = None

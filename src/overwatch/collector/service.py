@@ -233,13 +233,12 @@ class Service:
 
         report = partial(self.context.health.report, ARCHIVE)
         folder = self.config.one(FileStorageConfig).directory / ENDED
-        tally, needing, now = self.context.tally, self.context.needing, self.context.now
+        tally, now = self.context.tally, self.context.now
         for why in REASONS:
             tally.add(REMOVED_RUNS, 0, reason=why)
         keeping = Keeping(
             limits=Limits(runs=aggregator.archive_runs, days=aggregator.archive_days),
             now_s=lambda: now() / 1e9,
-            is_needed=lambda line: any(is_needed(line) for is_needed in needing),
             count=lambda why: tally.add(REMOVED_RUNS, 1, reason=why),
         )
         archive = Archive(folder, self.context.storage.room(ARCHIVE), how, report, keeping)

@@ -36,8 +36,6 @@ HELP: Final[Mapping[str, str]] = {
     "overwatch_exporter_lost_lines": "How many lines could a file exporter not write?",
     "overwatch_exporter_sent_notices": "How many messages did a notifier (webhook, command) deliver?",
     "overwatch_exporter_lost_notices": "How many messages were refused, or about what was over before?",
-    "overwatch_exporter_kept_runs": "How many runs did object_store keep?",
-    "overwatch_exporter_failed_uploads": "How many tries to keep a run failed, each of which is repeated?",
     REMOVED_RUNS: "How many last pictures of runs were removed from the archive, by reason?",
 }
 

@@ -77,10 +77,6 @@ class Backend(Protocol):
         """Files below a prefix."""
         ...
 
-    def parts(self) -> list[str]:
-        """First parts of the keys that have several."""
-        ...
-
     def remove(self, key: str) -> None:
         """Remove a file, if it is there."""
         ...
@@ -141,12 +137,6 @@ class Folder:
             for name in files
             if not name.startswith(".")
         ]
-
-    def parts(self) -> list[str]:
-        """Folders, also those without a file."""
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self._folder) as found:
-            return [one.name for one in found if one.is_dir() and not one.name.startswith(".")]
-        return []
 
     def remove(self, key: str) -> None:
         """And the folder that it leaves empty."""

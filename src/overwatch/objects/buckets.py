@@ -74,11 +74,6 @@ class Bucket:
             pages = obstore.list(self._store, prefix or None)
             return [Entry(one["path"], one["size"]) for page in pages for one in page]
 
-    def parts(self) -> list[str]:
-        """Of all pages."""
-        with _named(""):
-            return list(obstore.list_with_delimiter(self._store)["common_prefixes"])
-
     def remove(self, key: str) -> None:
         """One request."""
         with _named(key), suppress(NotFoundError, FileNotFoundError):

@@ -102,10 +102,6 @@ class Store:
             for one in done:
                 one.result()
 
-    def parts(self) -> list[str]:
-        """First parts of the keys that have several, in order; few requests, however many files there are."""
-        return sorted(self._repeat("list", "", self.backend.parts))
-
     def list(self, prefix: str = "") -> list[Entry]:
         """Files below a prefix that ends a part of their keys, in the order of their keys."""
         found = self._repeat("list", prefix, lambda: self.backend.names(prefix))

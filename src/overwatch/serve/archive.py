@@ -4,7 +4,7 @@ Rules: a file is written whole, by one thread of its own; the oldest go, by the 
 one removal, so that a kill in between leaves the rest to the next life. Only files that were written here go.
 What another version kept is listed and not opened: the recording holds it. A full disk is waited for; one
 that fails otherwise loses a run's last picture and nothing of its recording. Must not know why a run was
-evicted, nor who still needs it.
+evicted.
 """
 
 import errno
@@ -79,8 +79,6 @@ class Keeping:
     limits: Limits = field(default_factory=Limits)
     now_s: Callable[[], float] = time.time
     """Unix seconds, by the clock of the ticks."""
-    is_needed: Callable[[RunLine], bool] = lambda _: False
-    """Whether another has still to keep a run elsewhere."""
     count: Callable[[Reason], None] = lambda _: None
     """Given why a run went."""
 
@@ -278,7 +276,7 @@ class Archive:
         with self._lock:
             kept = [(head.line, size) for head, size in self._lines.values()]
         limits = msgspec.structs.replace(keeping.limits, bytes=self._most_bytes())
-        for run_id, why in beyond(kept, limits, keeping.now_s(), keeping.is_needed):
+        for run_id, why in beyond(kept, limits, keeping.now_s()):
             with self._lock:
                 del self._lines[run_id]
                 self._opened.pop(run_id, None)

@@ -1,11 +1,9 @@
 """Which runs on disk go, and why: by bytes, by count, by age.
 
-Rules: the oldest first, those of one moment by their ids. A run that another still needs goes for want
-of bytes alone, after all others: age and count spare it, and no newer one goes in its stead. Pure; must not
-know files.
+Rules: the oldest first, those of one moment by their ids. Pure; must not know files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -27,25 +25,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """For so long, since it was put away; for ever where it is left out."""
 
 
-def beyond(
-    kept: Sequence[tuple[RunLine, int]], limits: Limits, now_s: float, is_needed: Callable[[RunLine], bool]
-) -> list[tuple[str, Reason]]:
+def beyond(kept: Sequence[tuple[RunLine, int]], limits: Limits, now_s: float) -> list[tuple[str, Reason]]:
     """Runs that go, in this order, of those that are kept with their bytes."""
     ordered = sorted(kept, key=lambda one: (one[0].time, one[0].run_id))
-    free, needed, gone = list[tuple[RunLine, int]](), list[tuple[RunLine, int]](), dict[str, Reason]()
-    total = 0
+    stay, gone, total = list[tuple[RunLine, int]](), dict[str, Reason](), 0
     for number, (line, size) in enumerate(ordered):
         is_old = limits.days is not None and now_s - line.time > limits.days * _DAY_S
         is_beyond = limits.runs is not None and len(ordered) - number > limits.runs
-        if is_needed(line):
-            needed.append((line, size))
-        elif is_old or is_beyond:
+        if is_old or is_beyond:
             gone[line.run_id] = "age" if is_old else "count"
             continue
-        else:
-            free.append((line, size))
+        stay.append((line, size))
         total += size
-    for line, size in (*free, *needed):
+    for line, size in stay:
         if total <= limits.bytes:
             break
         gone[line.run_id] = "bytes"

@@ -110,3 +110,12 @@ def test_the_running_collectors_folder_counts(recorded: Path, tmp_path: Path) ->
     assert f"journal: {recorded}" not in disk
     assert f"writes to {other}: that is looked at, not {recorded}" in disk
     assert re.search(rf"WARN +disk +the running collector .* writes to {other}, this configur", named.stdout)
+
+
+@pytest.mark.parametrize("words", [("replay",), ("report", "-o", "-"), ("tui", "--replay"), ("compare", "a")])
+@pytest.mark.parametrize("url", ["s3://bucket/runs/a?region=x", "file:///tmp/a"])
+def test_a_url_is_no_path_of_a_recording(words: tuple[str, ...], url: str) -> None:
+    """Named without its options, with what to do; status 2."""
+    done = overwatch(*words, url)
+    assert done.exit_code == 2
+    assert f"{url.partition('?')[0]} is a URL; copy it here with the bucket's tool first" in done.stderr

@@ -24,7 +24,6 @@ SETTINGS: Final[dict[tuple[str, str], dict[str, object]]] = {
     ("exporters", "otlp_file"): {"path": "DIR/otlp"},
     ("exporters", "webhook"): {"url": "http://127.0.0.1:9/x"},
     ("exporters", "command"): {"argv": ["/bin/true"]},
-    ("exporters", "object_store"): {"place": "DIR/runs"},
     ("exporters", "snapshots"): {"path": "DIR/snapshots.jsonl"},
     ("extensions", "health_check"): {"endpoint": LISTEN},
     ("extensions", "view"): {"endpoint": LISTEN},

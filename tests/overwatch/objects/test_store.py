@@ -55,14 +55,6 @@ def test_what_was_written_is_read(store: Store, size: int) -> None:
     assert again.tag != held.tag
 
 
-def test_the_first_parts_of_keys_are_found_without_the_rest(store: Store) -> None:
-    """Each once, in order; a key of one part is none."""
-    assert store.parts() == []
-    for key in ("b/1", "b/2/3", "a/1", "c"):
-        store.put(key, b"x")
-    assert store.parts() == ["a", "b"]
-
-
 def test_a_place_below_another_is_of_the_same_kind(tmp_path: Path) -> None:
     """Also of a folder that is named as a URL."""
     url = tmp_path.as_uri()

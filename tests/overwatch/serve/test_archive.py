@@ -173,23 +173,3 @@ def test_runs_go_by_count_and_age_and_what_is_not_ours_stays(tmp_path: Path) -> 
     assert counted == ["count", "count", "age", "age"]
     assert set(folder.iterdir()) == foreign
     assert (other / stolen.name).is_file()
-
-
-def test_a_run_that_is_needed_elsewhere_is_removed_once_it_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With no day to stay; a file that is gone already is no error."""
-    monkeypatch.setattr("overwatch.serve.archive._CLEAN_S", 0.01)
-    needed = {"b"}
-    keeping = Keeping(
-        limits=Limits(days=0), now_s=lambda: START_NS / 1e9 + 60, is_needed=lambda line: line.run_id in needed
-    )
-    archive = Archive(tmp_path, lambda: 1 << 20, how, keeping=keeping)
-    archive.start()
-    passed_by(archive)
-    eventually(lambda: [line.run_id for line in archive.lines()] == ["b"])
-    assert archive.snapshot("b", View()) is not None
-    needed.clear()
-    eventually(lambda: not archive.lines())
-    archive.stop()
-    assert not list(tmp_path.iterdir())

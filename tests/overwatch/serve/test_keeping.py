@@ -18,9 +18,9 @@ def line(run_id: str, days: float, outcome: str | None = "completed") -> RunLine
 KEPT = [(line("d", 1), 10), (line("b", 3), 10), (line("a", 3), 10), (line("c", 2), 10)]
 
 
-def gone(limits: Limits, needed: str = "") -> list[tuple[str, str]]:
-    """What goes while runs are needed."""
-    return [*beyond(KEPT, limits, NOW_S, lambda one: one.run_id in needed)]
+def gone(limits: Limits) -> list[tuple[str, str]]:
+    """What goes, in order."""
+    return [*beyond(KEPT, limits, NOW_S)]
 
 
 def test_without_limits_nothing_goes() -> None:
@@ -35,16 +35,3 @@ def test_the_oldest_go_first_and_those_of_one_moment_by_their_ids() -> None:
     assert gone(Limits(days=1.5)) == [("a", "age"), ("b", "age"), ("c", "age")]
     assert gone(Limits(days=3)) == []
     assert gone(Limits(runs=3, bytes=25)) == [("a", "count"), ("b", "bytes")]
-
-
-def test_a_run_that_is_needed_is_spared_by_age_and_count_and_costs_no_newer_one() -> None:
-    """It goes once it is not needed any more."""
-    assert gone(Limits(days=0, runs=1), "abcd") == []
-    assert gone(Limits(runs=2), "a") == [("b", "count")]
-    assert gone(Limits(days=0), "bd") == [("a", "age"), ("c", "age")]
-
-
-def test_for_want_of_bytes_those_that_are_needed_go_last() -> None:
-    """A disk that is full spares none."""
-    assert gone(Limits(bytes=20), "ab") == [("c", "bytes"), ("d", "bytes")]
-    assert gone(Limits(bytes=10), "ab") == [("c", "bytes"), ("d", "bytes"), ("a", "bytes")]

@@ -43,8 +43,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     archive_runs: int | None = None
     """So many of them stay, the newest; all do if left out."""
     archive_days: float | None = None
-    """They go so many days after they left memory; none do if left out. Neither this nor `archive_runs`
-    removes a run that an exporter `object_store` has still to keep."""
+    """They go so many days after they left memory; none do if left out."""
 
     def __post_init__(self) -> None:
         bounded(self, "journal_size_mib", "max_runs", "archive_mib")
