@@ -24,8 +24,7 @@ weaver registry check -r otel/registry            # names, units, types, stabili
 weaver registry live-check -r otel/registry       # listens for OTLP, and reports what is not registered
 ```
 
-[Weaver](https://github.com/open-telemetry/weaver) replaces `overwatch catalog live-check` and
-`overwatch catalog registry check` and `diff`.
+[Weaver](https://github.com/open-telemetry/weaver) checks both.
 """
 
 
