@@ -230,7 +230,7 @@ def _policy_cause(state: RunState, short: str) -> str:
 
 
 _EXACT: Final = 18
-"""Digits that tell any two floats apart."""
+"""Digits by which any two floats differ."""
 
 
 def _is_same(value: str, limit: str) -> bool:
