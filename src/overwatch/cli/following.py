@@ -6,6 +6,7 @@ is away at the end, it is waited for a while, and whoever follows again goes on 
 formats.
 """
 
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -246,7 +247,7 @@ class Following:
                 warn(f"  {line}")
         if self._recorder is not None:
             self._recorder.close()
-            warn(f"  overwatch tui {self._options['out']}")
+            warn(f"  overwatch tui {shlex.quote(str(self._options['out']))}")
         lost = 0
         if self._sender is not None:
             self._sender.close()

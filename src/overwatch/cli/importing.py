@@ -4,6 +4,7 @@ Rules: what cannot be read is printed and ends nothing; a recording is there who
 """
 
 import heapq
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -56,7 +57,7 @@ def import_whole(path: Path, out: Path, options: dict[str, Any]) -> None:
     size, read = _bytes_of(out / "otlp"), sum(file.stat().st_size for run in runs for file in run.paths)
     if size > max(MANY_TIMES * read, LARGE):
         warn(f"the recording has {size >> 20:,} MiB, {size / read:.0f} times the bytes of what was read")
-    click.echo(visible(f"  overwatch tui {out}"))
+    click.echo(visible(f"  overwatch tui {shlex.quote(str(out))}"))
 
 
 def _record(out: Path, runs: list[Run]) -> bool:

@@ -66,7 +66,7 @@ def events_of(recording: Path) -> list[Any]:
 
 def imported(folder: Path, name: str, text: str, *options: str) -> tuple[Path, str]:
     """The recording of one file, and what was printed."""
-    path, out = folder / name, folder / "out"
+    path, out = folder / name, folder / "the out"
     path.write_bytes(text.encode())
     result = overwatch("import", path, "-o", out, "--run", "x", *options)
     assert result.exit_code == 0, result.output
@@ -138,6 +138,10 @@ HEADER = "step,loss,kl\n"
         ("a.csv", f"{HEADER}1,0.5,0.01\nn/a,none,\n2,0.25,0.02\n", "values that are no number"),
         ("a.jsonl", '{"step":"1","loss":"0.5","kl":"0.01"}\n{"step":2,"loss":".25","kl":2e-2}', ""),
         ("a.jsonl", '{"loss":0.5,"kl":0.01,"t":"a\u2028b"}\r\n{"loss":0.25,"kl":0.02,"t":"x"}\n', "t (2 "),
+        ("a.jsonl", '[{"step":1,"loss":0.5,"kl":0.01},{"step":2,"loss":0.25,"kl":0.02}]', ""),
+        ("a.jsonl", '[\n {"loss":0.5,\n  "kl":0.01},\n {"loss":0.25, "kl":0.02}\n]\n', ""),
+        ("a.jsonl", '[{"loss":0.5,"kl":0.01},{"loss":0.25,"kl":0.02},{"l', "1 arrays cut off at the end"),
+        ("a b.json", '[{"loss":0.5,"kl":0.01},{"loss":0.25,"kl":0.02}]', "overwatch tui '"),
     ],
 )  # fmt: skip
 def test_a_row_is_what_the_format_says(tmp_path: Path, name: str, text: str, printed: str) -> None:

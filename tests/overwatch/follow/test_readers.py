@@ -217,6 +217,40 @@ def test_a_json_line_that_is_none_is_counted() -> None:
     assert dict(reader.known.problems) == {"lines that are no JSON": 2, "lines that are no JSON object": 2}
 
 
+_ROWS = [{"step": n, "a": {"text": '"]}\\{['}, "list": [{}]} for n in range(4)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("inside", ['7, "x", ', '[1, {"b": 2}], ', ""])
+def test_an_array_of_rows_is_read_like_lines(indent: int | None, inside: str, size: int) -> None:
+    """On one line or on many, however it is cut; other elements are counted, lines may follow."""
+    array = json.dumps(_ROWS, indent=indent)
+    reader = READERS[2].make()
+    rows = rows_of(reader, f'\ufeff [{inside}{array[1:]}\n{{"after": 1}}\n'.encode(), size)
+
+    assert [row.values.get("step") for row in rows] == [0, 1, 2, 3, None]
+    assert rows[0].values["a/text"] == _ROWS[0]["a"]["text"]  # type: ignore[index]
+    assert rows[-1].values == {"after": 1}
+    assert reader.end() == []
+    assert sum(reader.known.problems.values()) == (1 if inside else 0)
+
+
+def test_an_array_that_is_cut_or_has_a_huge_element_gives_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is whole is read, what is not is counted once, and nothing large is held."""
+    monkeypatch.setattr("overwatch.follow.readers.jsonl.MOST_BYTES", 1 << 20)
+    reader = READERS[2].make()
+    huge = b'{"a": "' + b"]}{" * (1 << 20) + b'"}'
+    rows = rows_of(reader, b'[{"a": 1}, ' + huge + b', {"a": 2}, {"a": 3', 1 << 16)
+
+    assert [row.values for row in rows] == [{"a": 1}, {"a": 2}]
+    assert reader.end() == []
+    assert {name: count for name, count in reader.known.problems.items() if count} == {
+        "elements of more than 1 MiB": 1,
+        "arrays cut off at the end": 1,
+    }
+
+
 def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the most bytes of a line it is passed over, and the next line is read."""
     monkeypatch.setattr("overwatch.follow.base.MOST_BYTES", 1 << 20)
