@@ -22,7 +22,7 @@ from overwatch.collector.setting_types import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
 from overwatch.diagnose.judging import DiagnosisConfig
-from overwatch.regular import read_regular
+from overwatch.regular import SMALL_BYTES
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _T = TypeVar("_T")
@@ -264,10 +264,15 @@ def shipped() -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    # The person who starts this names it: a pipe, as of `<(...)`, has a writer, and bytes are bounded.
     try:
-        text = read_regular(path).decode()
+        with path.open("rb") as file:
+            data = file.read(SMALL_BYTES + 1)
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
+    if len(data) > SMALL_BYTES:
+        raise ConfigError(f"cannot read {path}: larger than the {SMALL_BYTES} bytes that it may have")
     return _parse(text, str(path))
 
 

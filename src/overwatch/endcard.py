@@ -35,15 +35,15 @@ def card(snapshot: Snapshot, look: str, best: str | None = None) -> list[str]:
 
 
 def ending(outcome: str | None, reason: str | None, extent: str = "") -> str:
-    """`failed after update 9, 12s: ValueError: no reward`; the first line of the reason."""
+    """`failed after 9 updates, 12s: ValueError: no reward`; the first line of the reason."""
     line = (reason or "").strip().partition("\n")[0]
     return f"{outcome or 'goes on'}{extent}" + (f": {line[:_TEXT]}" if line else "")
 
 
 def _extent(snapshot: Snapshot) -> str:
-    run = snapshot.run
-    update = "" if run.update is None else f" after update {run.update}"
-    return f"{update}{'' if run.elapsed_s is None else f', {duration(run.elapsed_s)}'}"
+    elapsed_s, done = snapshot.run.elapsed_s, snapshot.updates_done
+    after = "" if done is None else f" after {done:,} {'update' if done == 1 else 'updates'}"
+    return f"{after}{'' if elapsed_s is None else f', {duration(elapsed_s)}'}"
 
 
 def _return(snapshot: Snapshot, best: str | None) -> str:

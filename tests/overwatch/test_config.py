@@ -1,5 +1,6 @@
 """The configuration: what is laid over what, what is refused, and in which words."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -256,6 +257,18 @@ def test_a_variable_that_is_not_utf_8_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FOLDER", "/data/\udcff")
 
     assert fails("exporters.otlp_file.path=${env:FOLDER}").startswith("exporters.otlp_file.path: ")
+
+
+def test_a_file_may_be_a_pipe() -> None:
+    """As `--config <(...)` and `--config /dev/stdin` are."""
+    reading, writing = os.pipe()
+    os.write(writing, b"extensions: {view: {endpoint: 127.0.0.1:9}}")
+    os.close(writing)
+    try:
+        found = load(Path(f"/dev/fd/{reading}"), ())
+    finally:
+        os.close(reading)
+    assert found == load(None, ["extensions.view.endpoint=127.0.0.1:9"])
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

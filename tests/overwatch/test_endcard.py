@@ -34,7 +34,7 @@ def finding(code: str, severity: str, since: float, **more: float) -> Finding:
 def test_a_run_that_went_well_in_five_lines() -> None:
     """How it ended, its return and best, what stood, where the time went, what to type next."""
     assert card(snapshot(outcome="completed"), "overwatch tui", "+219 at update 81") == [
-        "run r completed after update 140, 12m04s",
+        "run r completed after 140 updates, 12m04s",
         "  return  +214, best +219 at update 81",
         "  stood   nothing",
         "  time    rollout 70%, update 30%",
@@ -54,7 +54,7 @@ def test_what_stood_is_the_worst_that_was_not_cleared() -> None:
         ),
         "overwatch tui",
     )  # fmt: skip
-    assert lines[0] == "run r failed after update 140, 12m04s: RuntimeError: CUDA error 700"
+    assert lines[0] == "run r failed after 140 updates, 12m04s: RuntimeError: CUDA error 700"
     assert lines[2] == "  stood   CRITICAL gpu gpu0: it has collapse (open 1m at the end) · 1 more"
 
 

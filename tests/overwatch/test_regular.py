@@ -13,7 +13,7 @@ from overwatch.collector.auth import Role, TokenConfig, Tokens, TokensConfig
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.delivery.connection import tls_context
 from overwatch.delivery.destination import Tls, first_token
-from overwatch.objects.backends import Folder as ObjectFolder
+from overwatch.objects.store import open_store
 from overwatch.recordings.checkpoints import read_bounded
 from overwatch.regular import SMALL_BYTES, read_regular
 from overwatch.serve.archive import _head_of
@@ -40,12 +40,12 @@ READERS: dict[str, Callable[[Path], object]] = {
     "token file of a sender": first_token,
     "certificate of a sender": lambda file: tls_context(Tls(authorities=str(file))),
     "announcement": discovery.read,
-    "object of a store": lambda file: ObjectFolder(file.parent).open(file.name),
+    "object of a store": lambda file: open_store(file.parent).get(file.name),
     "checkpoint": read_bounded,
     "archived run": _head_of,
 }
-BOUNDED = set(READERS) - {"object of a store", "archived run"}
-"""Of the others parts are read."""
+BOUNDED = set(READERS) - {"archived run"}
+"""Of the other parts are read."""
 
 
 def _placed(folder: Path, kind: str) -> Path:
@@ -69,6 +69,8 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, k
     """A FIFO has no writer, a device no end, a sparse file more than memory: an error, or nothing to read."""
     if kind == "sparse" and name not in BOUNDED:
         pytest.skip("it is read in parts")
+    if kind == "fifo" and name == "configuration":
+        pytest.skip("who names it may write it")
     file = _placed(tmp_path, kind)
     met: list[object] = []
 

@@ -5,14 +5,47 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from overwatch_rl.artifacts.signing import Signer
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import MANIFEST
 from overwatch_rl.checkpoints.reading import verified
+from overwatch_rl.cli import main
 from overwatch_rl.web.authorisation import read_token
+from overwatch_rl.weights.channels import Place, Stored
+from overwatch_rl.weights.manifest import CURRENT, artifact_of
+
+ONE = Version(1, 1)
+
+
+def _as(key: str, read: Callable[[Stored], object]) -> Callable[[Path], object]:
+    """Read a file of the weights of a store, where the odd file lies instead of it."""
+
+    def reader(path: Path) -> object:
+        (path.parent / key).parent.mkdir()
+        (path.parent / key).symlink_to(path)
+        try:
+            return read(Stored(Place(url=str(path.parent), run_id="r")))
+        except OSError as error:
+            raise OSError(str(error).replace(key, path.name)) from error
+
+    return reader
+
+
+def _handler(file: Path) -> object:
+    """`overwatch-rl grpo-handler` with the token of a file."""
+    options = ("--server", "http://127.0.0.1:1", "--weights", str(file.parent), "--token-file", str(file))
+    result = CliRunner().invoke(main, ["grpo-handler", *options])
+    assert result.exit_code == 2, result.output
+    raise ValueError(result.output)
+
 
 READERS: dict[str, Callable[[Path], object]] = {
     "token": read_token,
+    "token of a command": _handler,
+    "weights": _as(CURRENT, lambda stored: stored.newest()),
+    "artifact": _as(artifact_of(ONE), lambda stored: stored.artifact(ONE)),
     "key": Signer,
     "checkpoint": lambda path: verified(path.parent),
 }

@@ -5,6 +5,7 @@ for "not there", is refused with `TakenError` when the file is another. `Permane
 repetition mends; any other exception may pass. Must not know what the files mean.
 """
 
+import errno
 import mmap
 import os
 import tempfile
@@ -65,8 +66,11 @@ class Backend(Protocol):
     base: str
     """Its URI."""
 
-    def open(self, key: str) -> Opened | None:
-        """Tag and content, in pieces; `None` where there is none."""
+    def open(self, key: str, most_bytes: int | None = None) -> Opened | None:
+        """Tag and content, in pieces; `None` where there is none.
+
+        Raises `PermanentError` for a file of more bytes, before it is read.
+        """
         ...
 
     def write(self, key: str, data: Bytes, expected: Expected) -> Tag:
@@ -89,14 +93,22 @@ class Folder:
         self._folder = folder.absolute()
         self.base = self._folder.as_uri()
 
-    def open(self, key: str) -> Opened | None:
-        """Tag and content."""
+    def open(self, key: str, most_bytes: int | None = None) -> Opened | None:
+        """Tag and content. Raises `PermanentError` for what is no regular file."""
         path = self._path(key)
         try:
             file = open_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if os.fstat(file.fileno()).st_size <= _AT_ONCE:
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ELOOP):
+                raise
+            raise PermanentError(str(error)) from error
+        size = os.fstat(file.fileno()).st_size
+        if most_bytes is not None and size > most_bytes:
+            file.close()
+        check_size(size, most_bytes)
+        if size <= _AT_ONCE:
             with file:
                 data = file.read()
             return Tag(sha256_of(data)), [data]
@@ -164,6 +176,12 @@ class Folder:
         if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
             raise PermanentError(f"{key!r} is no key; use relative names joined by /")
         return self._folder / key
+
+
+def check_size(size: int, most_bytes: int | None) -> None:
+    """Raise `PermanentError` for a file of more bytes than it may have."""
+    if most_bytes is not None and size > most_bytes:
+        raise PermanentError(f"{size} bytes, {most_bytes} may be there; name another place, or replace it")
 
 
 def _pieces(file: Any) -> Iterator[bytes]:

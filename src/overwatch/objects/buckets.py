@@ -24,7 +24,16 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
-from overwatch.objects.backends import Backend, Entry, Expected, Opened, PermanentError, Tag, TakenError
+from overwatch.objects.backends import (
+    Backend,
+    Entry,
+    Expected,
+    Opened,
+    PermanentError,
+    Tag,
+    TakenError,
+    check_size,
+)
 from overwatch.objects.digests import Bytes
 from overwatch.objects.retrying import Patience
 
@@ -49,13 +58,14 @@ class Bucket:
         self._has_generations = has_generations
         """Whether conditions are by version, as on GCS, and not by e-tag."""
 
-    def open(self, key: str) -> Opened | None:
+    def open(self, key: str, most_bytes: int | None = None) -> Opened | None:
         """Tag and content, read as it comes."""
         with _named(key):
             try:
                 found = obstore.get(self._store, key)
             except (NotFoundError, FileNotFoundError):
                 return None
+            check_size(found.meta["size"], most_bytes)
             return self._tag(found.meta), _streamed(found)
 
     def write(self, key: str, data: Bytes, expected: Expected) -> Tag:

@@ -33,6 +33,8 @@ from overwatch.objects.digests import Bytes, sha256_of
 from overwatch.objects.retrying import Patience, Tries
 
 T = TypeVar("T")
+MOST_BYTES: Final = 4 << 30
+"""Of a file that is read into memory, where no less is asked for."""
 _AT_ONCE: Final = 4
 """Files that are fetched at the same time."""
 _DAMAGES: Final = 8
@@ -77,11 +79,14 @@ class Store:
         digest = sha256_of(data) if verify else ""
         self._repeat("write", key, once)
 
-    def get(self, key: str, sha256: str | None = None) -> Held | None:
-        """A file with its tag, `None` where there is none; read again while its SHA-256 is another one."""
+    def get(self, key: str, sha256: str | None = None, *, most_bytes: int = MOST_BYTES) -> Held | None:
+        """A file with its tag, `None` where there is none; read again while its SHA-256 is another one.
+
+        One of more bytes is refused, as it would fill the memory.
+        """
 
         def once() -> Held | None:
-            opened = self.backend.open(key)
+            opened = self.backend.open(key, most_bytes)
             if opened is None:
                 return None
             tag, chunks = opened

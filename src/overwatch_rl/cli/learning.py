@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 import click
 
 from overwatch_rl.cli.common import C, Number, Stop, alive_option, signals, stopping, usage_errors
+from overwatch_rl.web.authorisation import read_token
 
 if TYPE_CHECKING:
     from overwatch_rl.learner.config import LearnerConfig
@@ -309,7 +310,7 @@ def _orchestrator_token(flags: CommonFlags) -> str | None:
 
 
 def _text(file: Path | None) -> str | None:
-    return None if file is None else file.read_text(encoding="utf-8").strip()
+    return None if file is None else read_token(file)
 
 
 def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerConfig | None":

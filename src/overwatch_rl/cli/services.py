@@ -18,6 +18,7 @@ from overwatch_rl.cli.common import (
     usage_errors,
 )
 from overwatch_rl.cli.options import options, orchestrator_options
+from overwatch_rl.web.authorisation import read_token
 
 if TYPE_CHECKING:
     from overwatch_rl.grpo.config import GrpoFlags
@@ -184,7 +185,7 @@ def grpo_handler(
         from overwatch_rl.rollouts.calls import CallError
 
         torch.set_num_threads(1)
-        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+        token = None if token_file is None else read_token(token_file)
         since = None if fault is None else stale_from(fault)
         config = HandlerConfig(weights=weights, stale_from=since, **given)
         handler = GrpoHandler(server, config, token=token)

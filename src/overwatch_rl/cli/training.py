@@ -22,6 +22,7 @@ from overwatch_rl.cli.common import (
     stopping,
     usage_errors,
 )
+from overwatch_rl.web.authorisation import read_token
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
@@ -356,7 +357,7 @@ def _post_to_orchestrator(
     from overwatch_rl.orchestrator.wire import EvaluationRequest
 
     url, run_id, file = target
-    token = None if file is None else file.read_text(encoding="utf-8").strip()
+    token = None if file is None else read_token(file)
     found = EvaluationRequest(version=str(version), mean_return=mean_return, episodes=episodes)
     try:
         called(url, run_id, token, lambda client: client.post_evaluation(found))

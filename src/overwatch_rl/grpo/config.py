@@ -15,6 +15,7 @@ from overwatch_rl.grpo.base import BaseConfig
 from overwatch_rl.grpo.task import TaskConfig
 from overwatch_rl.grpo.trainer import LoopConfig
 from overwatch_rl.telemetry.tower import TowerConfig
+from overwatch_rl.web.authorisation import read_token
 
 PRESET: Final = GRPOConfig(learning_rate=3e-4, reference_coef=0.05)
 """What a run learns with where nothing else is given."""
@@ -101,8 +102,8 @@ class GrpoSettings:
 
 
 def grpo_settings(flags: GrpoFlags) -> GrpoSettings:
-    """Assemble and validate; raises `OSError` where the token's file cannot be read."""
-    token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
+    """Assemble and validate; raises `ValueError` where the token's file cannot be read."""
+    token = None if flags["token_file"] is None else read_token(flags["token_file"])
     tower = TowerConfig(
         run_id=flags["run_id"], endpoint=flags["endpoint"], algo="grpo", updates=flags["updates"]
     )

@@ -42,11 +42,11 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(path: Path) -> str:
-    """The token of a file; raises `OSError` where it is no regular file, or too large for one."""
+    """The token of a file; raises `ValueError` where it is no regular file, or too large for one."""
     try:
         return read_regular(path, _MOST_TOKEN_BYTES).decode().strip()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no file of a token: {error}") from error
 
 
 class Authorisation:

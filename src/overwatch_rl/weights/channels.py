@@ -22,6 +22,7 @@ from obstore.store import HTTPStore
 
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import Store, is_remote, open_store
+from overwatch.regular import SMALL_BYTES
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.manifest import (
@@ -131,7 +132,7 @@ class Stored:
 
     def newest(self) -> bytes | None:
         """The file of the version key."""
-        held = self._store.get(CURRENT)
+        held = self._store.get(CURRENT, most_bytes=SMALL_BYTES)
         found = None if held is None else held.data
         if found != self._seen:
             self._seen, self._changed = found, time.monotonic()
@@ -150,7 +151,7 @@ class Stored:
 
     def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Replace the file, if it is the one that was read."""
-        held = self._store.get(CURRENT)
+        held = self._store.get(CURRENT, most_bytes=SMALL_BYTES)
         if is_to_move(None if held is None else held.data, manifest, verifier):
             text = encoded(manifest)
             self._store.replace(CURRENT, text, None if held is None else held.tag)

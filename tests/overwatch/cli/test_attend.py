@@ -61,7 +61,7 @@ def test_ctrl_c_reaches_the_trainer_once_and_its_status_is_the_commands(
         assert terminal.exit_code() == 3
         assert in_order(terminal)
         shown = terminal.text(here)
-        assert "run night-run failed after update 1" in shown
+        assert "run night-run failed after 1 update" in shown
         assert f"overwatch report {data}/otlp --run night-run" in shown
         console = re.search(r"console: (\S+)", shown)
         assert console is not None

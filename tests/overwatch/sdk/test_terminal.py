@@ -42,7 +42,7 @@ def test_a_run_prints_where_it_reports_and_a_card_of_what_the_collector_knows(
         assert run.close(60.0, outcome="failed", reason="no\x1b[31m more").delivered
     shown = capsys.readouterr()
     how, returned, stood, time, look = lines(shown.err)
-    assert how.startswith("run r failed after update 2, ")
+    assert how.startswith("run r failed after 3 updates, ")
     assert "\x1b" not in shown.err
     assert returned.split() == ["return", "+6.500,", "best", "+8.500", "at", "update", "0"]
     assert stood.split() == ["stood", "nothing", "else"]

@@ -37,18 +37,18 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Two lines: identity with the link's state, progress with the render times or the transport."""
     playback = ctx.playback
     second = _progress(snapshot, ctx) if playback is None else transport(playback, ctx)
-    return [identity(snapshot.run, ctx), second]
+    return [identity(snapshot.run, ctx, snapshot.updates_done), second]
 
 
-def identity(run: Run, ctx: Context) -> Line:
-    """Which run, and how fresh.
+def identity(run: Run, ctx: Context, done: int | None = None) -> Line:
+    """Which run, and how fresh; `done` is how many updates there were.
 
     What gives way when there is no room is left out one after another.
     """
     gap = " " if ctx.compact else "  "
     text = ctx.fresh.text
     if not ctx.compact and ctx.fresh.state == "ended" and run.outcome is not None:
-        after = "" if run.update is None else f" after {run.update:,} updates"
+        after = "" if done is None else f" after {done:,} updates"
         text += f" ago{after} ({clean(run.outcome)})"
     state = [Span(text, ctx.fresh.role)]
     room = ctx.width - 2 - width_of(state)
