@@ -89,6 +89,25 @@ def test_the_verdict_names_the_pause(paused: list[Snapshot]) -> None:
     assert "healthy" in paused[-1].verdict.text
 
 
+@pytest.mark.parametrize(
+    ("emits", "link", "code"), [(True, "live", "training-stalled"), (False, "lost", "run-lost")]
+)
+def test_envs_of_a_trainer_that_hangs_or_is_lost_are_not_ok(emits: bool, link: str, code: str) -> None:  # noqa: FBT001
+    """The samplers of one that hangs go on; of its envs nothing is known."""
+    events: list[tuple[Origin, Event]] = [
+        pair for pair in _trainer() if pair[1].at < START_NS + BEGIN_S * SECOND
+    ]
+    for second in range(BEGIN_S, BEGIN_S + 400) if emits else ():
+        values = scalars({"system.memory.usage": 1.0})
+        events.append((ORIGIN, Measured(at=START_NS + second * SECOND, scope=Scope.HOST, values=values)))
+    seen = _seen(events, BEGIN_S + 400)
+
+    assert seen[BEGIN_S // 2 - 2].board.counts == {"ok": 4}
+    assert seen[-1].link.state == link
+    assert code in {one.code for one in seen[-1].findings}
+    assert seen[-1].board.counts == {"unknown": 4}
+
+
 @pytest.mark.parametrize("outcome", ["lost", "failed"])
 def test_a_run_that_dies_in_a_pause_is_dead(outcome: str) -> None:
     """A pause hides no end."""

@@ -254,6 +254,7 @@ def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
 
 AWAY: Final = "collector-away"
 LOST: Final = "run-lost"
+STALLED: Final = "training-stalled"
 _LOOK: Final = "look at the trainer's process and its log"
 
 
@@ -348,9 +349,7 @@ OF_THE_LINE: Final = frozenset(
     {AWAY, LOST, "telemetry-stale", "run-silent", "run-failed", "clock-ahead", "overlapping-writers"}
 )
 """About telemetry that comes: without any they are not true."""
-OF_THE_LOOP: Final = frozenset(
-    {"env-stalled", "env-stalled-many", "training-stalled", "producer-gone", "service-down"}
-)
+OF_THE_LOOP: Final = frozenset({"env-stalled", "env-stalled-many", STALLED, "producer-gone", "service-down"})
 """About a loop that goes on: they stand where the policy still learned after they began."""
 
 
@@ -455,7 +454,7 @@ def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[P
     waiting = "" if not others else f"; {others} other {'rank' if others == 1 else 'ranks'} stopped after it"
     worse = first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
     yield Problem(
-        code="training-stalled",
+        code=STALLED,
         severity="critical" if worse else "warning",
         subject=f"rank {first.rank}",
         at=first.at,

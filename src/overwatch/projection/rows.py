@@ -18,7 +18,7 @@ from overwatch.catalog.stages import BY_CODE, Life, of_life, parse_stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.fleet import fps_of
-from overwatch.diagnose.liveness import STALE
+from overwatch.diagnose.liveness import LEAST_S, STALE, STALLED
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Choice, Detail, Env, Reason, SeedEvent, Slot, Stay, Trend
@@ -53,7 +53,7 @@ class BoardRows:
         self.rent = present(envs, "rent")
         self.reward = present(envs, "reward")
         self.step_time = present(envs, "step_time")
-        self.stale = judged.link.state in STALE
+        self.stale = judged.link.state in STALE or _hangs(envs, judged)
         codes = judged.anomalies.codes
         self.codes: Ints = np.where(codes == 0, UNKNOWN, codes) if self.stale else codes
         """Status of each env as its place among the words, shape (n,)."""
@@ -84,6 +84,13 @@ class BoardRows:
         """Which envs have a status that is wanted, shape (n,)."""
         hits = np.array([wanted(word) for word in WORDS], dtype=np.bool_)
         return hits[self.codes]
+
+
+def _hangs(envs: Envs, judged: Judged) -> bool:
+    """Whether training is stalled, and no env was heard of since that began."""
+    stalls = [one for one in judged.assessment.findings.values() if one.problem.code == STALLED]
+    since = max((one.since for one in stalls if one.cleared_at is None), default=0)
+    return bool(since and envs.n and envs.seen_at[: envs.n].max() < since + LEAST_S * 1e9)
 
 
 def present(envs: Envs, name: str) -> Floats:

@@ -574,6 +574,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def updates_done(self) -> int | None:
-        """How many updates there were: programs number theirs from 0 or from 1, or go on from a checkpoint."""
+        """How many updates there were: programs number them from 0 or from 1, or go on from a checkpoint."""
         newest = self.run.update
         return None if newest is None else max(newest, int(self.counters.get("updates", 0)))
