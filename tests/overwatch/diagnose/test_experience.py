@@ -37,7 +37,8 @@ def test_requests_that_fail_are_found_beyond_their_share(role: str, name: str, b
 @pytest.mark.parametrize(("resumed_s", "is_found"), [(-61.0, True), (-59.0, False), (30.0, False)])
 def test_what_failed_in_a_pause_or_by_its_end_is_not_found(resumed_s: float, *, is_found: bool) -> None:
     """A window counts a minute, and what waited for the end of a pause comes late for a minute more."""
-    reported = Reported().report("orchestrator", RunStateChanged(at=at(-90), before="running", after="paused"))
+    paused = RunStateChanged(at=at(-90), before="running", after="paused")
+    reported = Reported().report("orchestrator", paused)
     reported.report("orchestrator", RunStateChanged(at=at(resumed_s), before="paused", after="running"))
     reported.counted("learner", "samples", 60, {"ok": 1.0, "error": 1.0}, "status")
 
