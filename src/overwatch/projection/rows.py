@@ -87,7 +87,7 @@ class BoardRows:
 
 
 def _hangs(envs: Envs, judged: Judged) -> bool:
-    """Whether training is stalled, and no env was heard of since that began."""
+    """Whether training is stalled, and no env has reported since that began."""
     stalls = [one for one in judged.assessment.findings.values() if one.problem.code == STALLED]
     since = max((one.since for one in stalls if one.cleared_at is None), default=0)
     return bool(since and envs.n and envs.seen_at[: envs.n].max() < since + LEAST_S * 1e9)
