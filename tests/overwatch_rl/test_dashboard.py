@@ -32,10 +32,8 @@ class Written:
         self.modes = [Mode(name, _process(status)) for name in ("ground_truth", "proxy")]
         for number, mode in enumerate(self.modes):
             for update in (1, 2):
-                values = {
-                    "return": 1.5 * update, "food_share": None if number else 0.25,
-                    "action/up": 0.75, "action/[b]down": 0.25,
-                }  # fmt: skip
+                values = {"return": 1.5 * update, "action/up": 0.75, "action/[b]down": 0.25}
+                values |= {} if number else {"food_share": 0.25}
                 row = {"event": "update", "update": update, "values": values, "view": ["·[red]", "o.x"]}
                 mode.take(json.dumps(row))
 

@@ -340,16 +340,17 @@ def leave(folder: Path) -> None:
     assert len(left_in(folder)) >= 7
 
 
-def exported(run_history: RunHistory) -> list[str]:
+def exported(run_history: RunHistory) -> list[bytes]:
     """Every table of a run, and its OpenMetrics."""
-    printed = []
-    for table in TABLES:
-        with redirect_stdout(io.StringIO()) as out:
-            export(run_history, "csv", Path("-"), table)
-        printed.append(out.getvalue())
-    with redirect_stdout(io.StringIO()) as out:
-        export(run_history, "openmetrics", Path("-"))
-    return [*printed, out.getvalue()]
+    return [*(_printed(run_history, "csv", table) for table in TABLES), _printed(run_history, "openmetrics")]
+
+
+def _printed(run_history: RunHistory, *words: str) -> bytes:
+    printed = io.BytesIO()
+    text = io.TextIOWrapper(printed)  # held: with it the bytes would be closed
+    with redirect_stdout(text):
+        export(run_history, words[0], Path("-"), *words[1:])
+    return printed.getvalue()
 
 
 def check(folder: Path) -> dict[str, int]:
