@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import subprocess
 from collections.abc import Iterator
 
@@ -131,7 +132,7 @@ def test_how_a_mode_goes_is_a_line(mode: Mode, words: str) -> None:
 
 def test_shares_are_bars_of_one_length() -> None:
     """Labels stand under one another; what is missing has no bar."""
-    assert action_bars({"action/up": 0.5, "action/upper": 1.0, "action/x": None, "return": 1.0}) == [
+    assert action_bars({"action/up": 0.5, "action/upper": 1.0, "action/x": math.nan, "return": 1.0}) == [
         "up    ████████" + 8 * " " + "  50%",
         "upper ████████████████ 100%",
     ]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from overwatch_rl.cli import main
 from overwatch_rl.modes import Modes
 
-UPDATE = '{"event": "update", "update": 1, "values": {"return": null}, "view": ["ab"]}'
+UPDATE = '{"event": "update", "update": 1, "values": {}, "view": ["ab"]}'
 SMALL = ["--world", "goodhart:small", "--envs", "2", "--steps", "4", "--no-telemetry"]
 
 
@@ -26,7 +26,7 @@ def test_lines_become_rows_a_view_and_an_outcome() -> None:
             mode.take(line)
         values, view = modes.snapshot(mode)
 
-    assert (values, view, mode.history("return")) == ([{"update": 1, "return": None}], ["ab"], [None])
+    assert (values, view, mode.history("return")) == ([{"update": 1}], ["ab"], [None])
     assert (mode.outcome, modes.status(), modes.is_training) == (None, 2, False)
     assert "world 'nowhere' does not exist" in " ".join(mode.errors)
 
