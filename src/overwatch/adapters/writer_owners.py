@@ -60,6 +60,7 @@ def follow_owner(scalars: Scalars, config: dict[str, Any]) -> None:
 
 def _ends(scalars: Scalars, ending: Callable[[object], Ending]) -> Callable[..., Any]:
     def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the training method, and end the run as it ends."""
         try:
             result = method(*args, **kwargs)
         except BaseException:

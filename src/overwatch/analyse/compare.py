@@ -359,6 +359,7 @@ def _worse_than(run: RunReport, other: RunReport) -> list[str]:
     """Kinds of warnings and criticals that are worse in a run than in the other; the worst first."""
 
     def rank(of: RunReport, code: str) -> int:
+        """Return the place of a code's severity in a run."""
         return SEVERITIES.index(of.severities.get(code, "info"))
 
     codes = [code for code in run.codes if rank(run, code) > max(1, rank(other, code))]

@@ -229,6 +229,7 @@ def _until_over(flags: ActorFlags, stop: "Callable[[], str | None]") -> "Iterato
     calling = Calling(ca=flags["orchestrator_ca"], deadline_s=_TRY_S)
 
     def state() -> str:
+        """Return the state of the run; raise as the client does."""
         return called(url, flags["run_id"], token, lambda client: client.run(), calling).state
 
     end = RunEnd(stop, state, lambda line: click.echo(line, err=True))

@@ -65,6 +65,7 @@ class Intake:
         size = 0
 
         def grow(by: int) -> None:
+            """Count bytes of this body; raise `FullError` where there is no room for them."""
             nonlocal size
             size += by
             self._held += by

@@ -264,6 +264,7 @@ class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no t
         guard = self._guard
 
         def refuse(_: object, call: Call) -> bytes:
+            """End a call that shows no right token."""
             wait_s = guard.wrong(denial, _address(call), tokens)
             code = grpc.StatusCode.RESOURCE_EXHAUSTED if wait_s else _CODES[denial]
             return _ended(call, code, stated(denial, Role.INGEST, wait_s))

@@ -165,6 +165,7 @@ def _parsed(lines: list[str], delimiter: str) -> tuple[list[str], bool]:
     is_whole = True
 
     def given() -> Iterator[str]:
+        """Yield the lines; note when a parser asks for more than there are."""
         nonlocal is_whole
         yield from lines
         is_whole = False
