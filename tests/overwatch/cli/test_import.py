@@ -46,6 +46,33 @@ RANKS = "".join(
     for rank, error in ((0, "ValueError: bad batch"), (1, "torch.distributed.DistBackendError: NCCL"))
     for line in (*TRACE.splitlines(), error)
 )
+CANCELLED = "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2026-01-01T00:00:00"
+FATAL = [
+    "Killed",
+    "[rank0]: Killed",
+    "zsh: killed     python train.py",
+    "run.sh: line 3: 12345 Killed                  python train.py",
+    "Segmentation fault (core dumped)",
+    "./run.sh: line 3: 12345 Bus error             (core dumped) python train.py",
+    "Aborted (core dumped)",
+    "[12345.678] Out of memory: Killed process 4321 (python) total-vm:1kB",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch.",
+    "srun: error: node1: task 0: Exited with exit code 1",
+    "srun: error: node1: tasks 0-3: Out Of Memory",
+    "mpirun noticed that process rank 0 with PID 0 on node n exited on signal 9 (Killed).",
+    "2026-01-01 00:00:00.0: F external/xla/xla/pjrt.cc:12] Check failed: x",
+    "Fatal Python error: Segmentation fault",
+]
+ROOT = """\
+Failures:
+[0]:
+  rank      : 3
+  exitcode  : 1 (pid: 9)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1
+  exitcode  : -9 (pid: 7)
+"""
 
 
 def rows_of(recording: Path) -> list[dict[str, float]]:
@@ -82,12 +109,27 @@ def imported(folder: Path, name: str, text: str, *options: str) -> tuple[Path, s
         (f"{TRACE}ValueError: bad\nwandb: step=2 loss=0.4\nwandb: synced\n", "failed", "ValueError: bad"),
         (f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}my.Error: two\n", "failed", "my.Error: two"),
         (f"{TRACE}KeyboardInterrupt\n", "interrupted", "KeyboardInterrupt"),
+        (f"{TRACE}SystemExit: 1\n", "failed", "SystemExit: 1"),
+        (f"{TRACE}SystemExit: no data\n", "failed", "SystemExit: no data"),
+        (f"{TRACE}SystemExit: 143\n", "interrupted", "SystemExit: 143"),
+        (f"{TRACE}SystemExit: 0\n", UNKNOWN, "SystemExit: 0"),
+        (f"{TRACE}SystemExit\n", UNKNOWN, "SystemExit"),
+        *((f"{line}\n", "failed", line) for line in FATAL),
+        ("Terminated\n", "interrupted", "Terminated"),
+        (f"{CANCELLED} ***\n", "interrupted", CANCELLED),
+        (f"{CANCELLED} ***\n{CANCELLED} DUE TO TIME LIMIT ***\n", "failed", "DUE TO TIME LIMIT"),
+        (f"{CANCELLED} DUE TO PREEMPTION ***\n", "failed", "DUE TO PREEMPTION"),
+        ("terminate called after throwing an instance of 'E'\n  what():  x\nAborted\n", "failed", "'E'"),
+        (f"{TRACE}ValueError: a\nsrun: error: n1: task 0: Exited with exit code 1\n", "failed", "Error: a"),
+        ("Killed\nstep=3 loss=0.3\n", UNKNOWN, "shows no outcome"),
+        ("Killed episodes were 3\nno process was Killed\n", UNKNOWN, "shows no outcome"),
         ('  File "train.py", line 3\n    x = =\n      ^\nSyntaxError: bad\n', "failed", "SyntaxError: bad"),
         (GROUP, "failed", "ExceptionGroup: workers (1 sub-exception)"),
         (BOX, "failed", "ValueError: step=9 loss=9.0"),
         (f"{LOGURU}\nValueError: bad\n", "failed", "ValueError: bad"),
         (RANKS, "failed", "ValueError: bad batch"),
         (f"{TRACE}ValueError: a\n{TRACE}torch.ChildFailedError: \n", "failed", "ValueError: a"),
+        (f"{TRACE}torch.ChildFailedError: \n{ROOT}", "failed", "Error: rank 1, exitcode -9 (pid: 7)"),
         (f"\x1b[31m{TRACE}\x1b[1mValueError\x1b[0m: red\n", "failed", "ValueError: red"),
         (TRACE.replace("T", "12:00:01 ERROR T", 1) + "ValueError: timed\n", "failed", "ValueError: timed"),
         (f"{TRACE}ValueError: caught\nstep=3 loss=0.3\n", UNKNOWN, "shows no outcome"),
@@ -132,7 +174,10 @@ HEADER = "step,loss,kl\n"
         ("a.tsv", "step\tloss\tkl\r\n1\t0.5\t0.01\r\n2\t0.25\t0.02\r\n", ""),
         ("a.csv", f"{HEADER}1,0.5,0.01\n{HEADER}2,0.25,0.02,\n", ""),
         ("a.csv", f"{HEADER}1,0.5,0.01\nof two,9\n2,0.25,0.02\n", "1 rows that are shorter than the header"),
-        ("a.csv", f"{HEADER}1,0.5,0.01\n2,0.25,0.02\n3,0.125,0.0", "1 rows without an end of line"),
+        ("a.csv", f"{HEADER}1,0.5,0.01\n2,0.25,0.02", ""),
+        ("a.csv", f'{HEADER}1,0.5,0.01\r\n2,0.25,"0.02"', ""),
+        ("a.csv", f"{HEADER}1,0.5,0.01\n2,0.25,0.02\n3,0.1", "1 rows without an end of line"),
+        ("a.csv", "step;loss;kl;lr\n1;0.5;0.01;0,1\n2;0.25;0.02;1,5e-3\n", "2 values with a decimal comma"),
         ("a.csv", f'{HEADER}1,0.5,0.01\n2,0.25,0.02\n3,"9,9\n9,9,9\n', "2 lines of a record that is cut off"),
         ("a.csv", f"# {HEADER}1,0.5,0.01\n2,0.25,0.02\n", ""),
         ("a.csv", f"{HEADER}1,0.5,0.01\nn/a,none,\n2,0.25,0.02\n", "values that are no number"),

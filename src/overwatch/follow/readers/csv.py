@@ -16,6 +16,8 @@ from overwatch.follow.base import CUT, MOST_BYTES, Known, Lines, Logged, number
 
 _DELIMITERS: Final = ",;\t|"
 _QUOTED: Final = re.compile(r'"[^"]*"')
+_COMMA: Final = re.compile(r"[-+]?\d*,\d+(?:e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+_DECIMAL: Final = "values with a decimal comma, which are no numbers: write them with a decimal point"
 _EPISODE: Final = {"r": "return", "l": "episode_length", "t": "elapsed"}
 """Columns of `monitor.csv`."""
 csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
@@ -53,15 +55,20 @@ class CsvReader:
         self._open, self._size, self._columns, self._comment, self._mixed = [], 0, [], [], None
 
     def end(self) -> list[Logged]:
-        """A record that is not whole is left out: its last cell may be half written."""
-        rest = self._lines.end()
+        """The last record is a row where it has all cells; else it is left out, as it may be half written."""
+        rest, rows = self._lines.end(), list[Logged]()
+        cells = self._record(rest) if rest.strip() else None
         if self._open:
             problem = f"lines of a record that is cut off at the end: {self._start()}"
             self.known.problems[problem] += len(self._open)
-        elif rest.strip():
+        elif cells is not None and len(cells) >= len(self._columns or self._mixed or (*cells, "")):
+            rows += self._rows(cells)
+        elif cells is not None:
             self.known.problems[CUT] += 1
         self._open = []
-        return [] if self._mixed is None else list(self._begin(self._mixed, is_header=False))
+        if self._mixed is not None:
+            rows += self._begin(self._mixed, is_header=False)
+        return rows
 
     def _start(self) -> str:
         return f"a quote of {self._open[0].strip()[:60]!r} is never closed"
@@ -149,6 +156,11 @@ class CsvReader:
             return
         named = zip(self._columns, map(number, cells), strict=True)
         values = {name: value for name, value in named if name and value is not None}
+        if self._delimiter != ",":
+            commas = sum(
+                isinstance(one, str) and _COMMA.fullmatch(one) is not None for one in values.values()
+            )
+            self.known.problems.update({_DECIMAL: commas} if commas else {})
         since = values.get("elapsed")
         if self._began_s is not None and isinstance(since, float):
             yield Logged(values=values, at=self._began_s + since)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from overwatch.follow.base import CUT, Known, Lines, Logged, number
+from overwatch.sdk.ending import of_exit
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _AROUND: Final = " ,;:()[]{}<>|'\"%"
@@ -25,18 +26,46 @@ _ERROR: Final = re.compile(
 _FRAME: Final = tuple(" \t|│╭╰├└>+❱")
 """How lines of a traceback begin before its exception: Python's, rich's, loguru's."""
 _BOX: Final = "╭─ \t"
-_STOPS: Final = ("KeyboardInterrupt", "SystemExit", "SignalException", "CancelledError")
+_STOPS: Final = ("KeyboardInterrupt", "SignalException", "CancelledError")
 _WRAPPERS: Final = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException")
 """What a launcher raises where one of its processes failed, which had its own traceback before."""
+_RANK: Final = r"(?:\[[\w,]+\](?:<\w+>)?:? *|\d+: )?"
+"""What launchers write before a line of one of several processes."""
+_SHELL: Final = (
+    rf"{_RANK}(?:\w+: |(?:\S+: line \d+: +|\[\d+\][-+]? +)\d* *|srun: error: \S+: tasks? [-\d,]+: )?"
+)
+"""What shells and Slurm write before the name of the signal that ended a process."""
+_FAULTS: Final = (
+    "segmentation fault|bus error|illegal instruction|floating point exception|trace/breakpoint trap"
+)
+_AFTER: Final = r"(?: \(core dumped\)|  +.*)?\Z"
+_LAST: Final = tuple(
+    (re.compile(pattern), outcome)
+    for pattern, outcome in (
+        (r".*\*\*\* (?:JOB|STEP) .* CANCELLED AT .* DUE TO ", "failed"),
+        (r".*\*\*\* (?:JOB|STEP) .* CANCELLED AT ", "interrupted"),
+        (rf"{_SHELL}(?i:terminated|hangup|interrupt){_AFTER}", "interrupted"),
+        (rf"{_SHELL}(?i:killed|aborted|abort|quit|{_FAULTS}){_AFTER}", "failed"),
+        (r"srun: error: \S+: tasks? [-\d,]+: (?:Exited with|Out Of Memory)", "failed"),
+        (r".*\b(?:[Oo]ut of memory: Killed process|oom_kill event)", "failed"),
+        (r"\S+ (?:noticed that process rank|detected that one or more processes exited)", "failed"),
+        (rf"{_RANK}(?:terminate called |libc\+\+abi: terminating)", "failed"),
+        (rf"{_RANK}(?:[-\d: .]+)?F(?:\d{{4}})? .*\.\w+:\d+\] ", "failed"),
+    )
+)
+"""Lines that shells, kernels, launchers and C++ write where a process ends, and the outcome."""
+_ROOT: Final = re.compile(r"\s+(rank|exitcode)\s+: (.*)")
+"""What torchrun writes of a process that failed."""
 _HARMLESS: Final = ("Exception ignored", "Exception in thread", "Error in atexit")
 """How Python announces a traceback that ends no program."""
 _LAST_WORDS: Final = ("wandb:", "swanlab:", "COMET INFO:", "[neptune]", "🏃", "🧪")
 """How lines of trackers begin, which print a summary when the program ends, whichever way."""
+_STATUS: Final = re.compile(r"(?:-?\d+)?", re.ASCII)
 _LONGEST: Final = 500
 
 
 class Ends:
-    """How a program ended, by the tracebacks in its text.
+    """How a program ended, by the tracebacks in its text, and by what launchers write of its end.
 
     The newest exception is the end until a row comes after it: then it was caught. Of several processes that
     write one text, which is known by what is before each line, the first exception is the cause.
@@ -52,10 +81,17 @@ class Ends:
         """The line before."""
         self._is_group = False
         self._is_harmless = False
+        self._is_root = False
+        """These lines are of the process that torchrun takes for the cause."""
 
     def takes(self, line: str) -> bool:
-        """Read a line; whether it is part of a traceback."""
+        """Read a line; whether it is part of a traceback, or of another end."""
         before, self._before = self._before, line
+        outcome = next((outcome for pattern, outcome in _LAST if pattern.match(line)), None)
+        if outcome is not None:
+            self._last(line, outcome)
+            return True
+        self._root(line)
         place = line.find(_HEADER)
         if place >= 0 or (_FILE.search(line) is not None and self._prefix is None):
             place = line.find("File ") if place < 0 else line.find(_GROUP) if _GROUP in line else place
@@ -80,13 +116,33 @@ class Ends:
         """A row came: what was raised before was caught."""
         self._known.ending = self._of = None
 
+    def _last(self, line: str, outcome: str) -> None:
+        """Take a line of an end; the first end is the cause, but Slurm may give its reason later."""
+        ending = self._known.ending
+        if ending is None or (ending[0] == "interrupted" and " DUE TO " in line):
+            self._known.ending, self._of = (outcome, line[:_LONGEST]), line
+        self._prefix = None
+
+    def _root(self, line: str) -> None:
+        """Add what torchrun writes of the cause to its exception, which has no message."""
+        ending, found = self._known.ending, _ROOT.fullmatch(line)
+        self._is_root = line.startswith("Root Cause") or (self._is_root and ending is not None)
+        if self._is_root and found and ending and "ChildFailedError:" in (text := ending[1] or ""):
+            joint = " " if text.endswith(":") else ", "
+            self._known.ending = (ending[0], f"{text}{joint}{found[1]} {found[2]}"[:_LONGEST])
+
     def _end(self, text: str) -> None:
-        name = text.partition(":")[0].rpartition(".")[2]
+        name, _, message = (part.strip() for part in text.partition(":"))
+        name = name.rpartition(".")[2]
         is_other = self._of is not None and self._of != self._prefix
         if self._known.ending is not None and (is_other or name in _WRAPPERS):
             return
         self._of = self._prefix
-        self._known.ending = ("interrupted" if name in _STOPS else "failed", text[:_LONGEST])
+        outcome = "interrupted" if name in _STOPS else "failed"
+        if name == "SystemExit":
+            code = int(message or 0) if _STATUS.fullmatch(message) else message
+            outcome = of_exit(code).outcome if code else "ended"
+        self._known.ending = (outcome, text[:_LONGEST])
 
 
 def _without(line: str, prefix: str) -> str:
