@@ -133,6 +133,13 @@ _WORDS: Final = {
 """What the catalogue itself calls the policy's rows, whoever writes."""
 _AREAS_OF_TRAINING: Final = frozenset({"train", "training", "rollout", "policy", "metrics"})
 """Parts before `/` that group numbers and change no meaning; `eval/` and `loss/` do."""
+_AREAS_OF_OTHERS: Final = frozenset(
+    {*(row.short for row in ROWS), *_WORDS, *(scope.value for scope in Scope), "eval", "evaluation", "test",
+     "val", "valid", "validation", "time", "timing", "times", "perf", "system", "critic", "target",
+     "reference"}
+)  # fmt: skip
+"""Parts before `/` below which a word of the policy means something else: another policy, network or machine,
+a time, or a statistic of the number that the part names."""
 _TABLES: Final = {names.library: names for names in LIBRARIES}
 _SCALED: Final = {
     alias.name: (row, alias.scale)
@@ -154,11 +161,11 @@ for _row in ROWS:
 def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
     """The row of a full name, or of a short name or an alias within `scope`; `None` if no row has it.
 
-    Of the policy every spelling counts that `overwatch catalog show` knows, also below `train/` and its kind,
-    and a word that the users of a preset mean otherwise is theirs under that `preset`. Without a scope, an
-    alias that rows of several scopes have means none of them.
+    Of the policy every spelling counts that `overwatch catalog show` knows, also below a prefix that means
+    nothing else, and a word that the users of a preset mean otherwise is theirs under that `preset`. Without
+    a scope, an alias that rows of several scopes have means none of them.
 
-    >>> find("train/return", Scope.POLICY).short, find("eval/entropy", Scope.POLICY)
+    >>> find("rl/return", Scope.POLICY).short, find("eval/entropy", Scope.POLICY)
     ('return', None)
     """
     row = BY_NAME.get(name)
@@ -168,6 +175,7 @@ def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Me
         if row is not None or scope is not Scope.POLICY or name.startswith(CUSTOM_PREFIX):
             return row
         word = _word(name)
+        word = word if word in _WORDS else _last_part(name)
         return _WORDS.get(WORDS.get(preset or "", {}).get(word, word)) or _loosely(name)
     if row is None:
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
@@ -179,6 +187,18 @@ def _word(name: str) -> str:
     """A name without the area of training that it is in."""
     area, _, word = name.partition("/")
     return word if area.lower() in _AREAS_OF_TRAINING else name
+
+
+def _last_part(name: str) -> str:
+    """A name without any prefix, where that changes no meaning.
+
+    A loss is that of what the prefix names, and a part with a number names a single agent of several.
+    """
+    areas, _, word = name.rpartition("/")
+    parts = areas.lower().split("/")
+    is_other = not _AREAS_OF_OTHERS.isdisjoint(parts) or any(part[-1:].isdigit() for part in parts)
+    is_other |= name in _BARE or word == "loss"
+    return name if is_other else word
 
 
 def is_word(name: str) -> bool:

@@ -76,6 +76,41 @@ def test_names_of_the_catalogue_are_judged(tmp_path: Path, fmt: str, area: str) 
     assert not [name for name in ROWS[-1] if f"did you mean {name}?" in audited]
 
 
+@pytest.mark.parametrize("area", ["rl/", "charts/", "losses/", "mine/agent/"])
+def test_names_of_the_catalogue_are_judged_below_any_prefix(tmp_path: Path, area: str) -> None:
+    """Whatever the prefix, and also where a library has some of the names: its table comes first."""
+    rows = [{"update": float(n)} | {area + name: value for name, value in ROWS[-1].items()} for n in range(9)]
+    (tmp_path / "a.csv").write_text(table(rows))
+    run("import", tmp_path / "a.csv", "-o", tmp_path / "out")
+    found = judged(tmp_path / "out")
+    in_nats = {"entropy_nats" if area == "losses/" and name == "entropy" else name for name in ROWS[-1]}
+
+    assert in_nats <= found.keys()
+    assert "did you mean" not in CliRunner().invoke(main, ["audit", str(tmp_path / "out")]).output
+
+
+def test_a_prefix_that_names_something_else_makes_no_row_of_the_policy(tmp_path: Path) -> None:
+    """Of evaluation, machines, times, other networks, and statistics of another number."""
+    areas = ("eval", "time", "system", "env", "gpu", "val", "critic", "loss", "reward", "a/test", "p0")
+    row = {f"{area}/{name}": 0.5 for area in areas for name in ("entropy", "clip_fraction", "grad_norm")}
+    (tmp_path / "a.csv").write_text(table([row | {"aux/loss": 1.0, "aux/entropy_loss": -1.0, "kl": 0.1}] * 3))
+    run("import", tmp_path / "a.csv", "-o", tmp_path / "out")
+
+    found = judged(tmp_path / "out")
+    assert not found.keys() & {"entropy", "entropy_nats", "clip_fraction", "grad_norm", "total_loss"}
+    assert "kl_divergence" in found
+
+
+@pytest.mark.parametrize("names", [("time/total_timesteps",), ("rollout/ep_rew_mean", "time/fps")])
+def test_a_library_is_recognised_beside_foreign_names(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Names that SB3 alone has show it, and the sign of its entropy."""
+    row = {"train/approx_kl": 0.01, "train/loss": 0.5, "train/entropy_loss": -0.6, "return": 1.0}
+    (tmp_path / "a.csv").write_text(table([dict.fromkeys(names, 9.0) | row | {"value_loss": 0.3}] * 3))
+
+    assert "SB3, " in run("import", tmp_path / "a.csv", "-o", tmp_path / "out")
+    assert judged(tmp_path / "out")["entropy_nats"][0] == 0.6
+
+
 def test_no_library_is_recognised_where_none_is_asked_for(tmp_path: Path) -> None:
     """SB3's names are then other words, and the catalogue's are known."""
     row = {"train/entropy_loss": -0.5, "train/policy_gradient_loss": 0.1, "train/ent_coef": 0.01}

@@ -2,11 +2,12 @@
 
 Rules: a word of the catalogue proves nothing, nor does a name that means something in a library only when
 that library is known, nor a single word, which people write by hand. A word of the catalogue that a library
-does not have speaks against it. Of equals the first in the order of `LIBRARIES` is the library. Pure.
+does not have speaks against it, unless a path that no other library writes is beside more of its names. Of
+equals the first in the order of `LIBRARIES` is the library. Pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -17,6 +18,9 @@ from overwatch.catalog.libraries.base import Names
 
 LEAST_SHARE: Final = 0.05
 """Of all names; RLlib's table has an eighth of what it logs, for there are many modules and connectors."""
+
+_ENOUGH: Final = 3
+"""Names of a library that show it, with a path among them that no other library writes."""
 
 
 def library_of(names: Iterable[str]) -> Library | None:
@@ -33,9 +37,17 @@ def library_of(names: Iterable[str]) -> Library | None:
     shown = [
         (votes[table.library], table.library)
         for table in LIBRARIES
-        if votes[table.library] > max(LEAST_SHARE * len(seen), sum(not _has(table, word) for word in words))
+        if votes[table.library] > max(LEAST_SHARE * len(seen), _against(table, seen, words))
     ]
     return max(shown, key=lambda vote: vote[0], default=(0, None))[1]
+
+
+def _against(table: Names, seen: Sequence[str], words: Sequence[str]) -> int:
+    """How many words speak against a library: those that it does not have, or none where it is shown."""
+    is_shown = any("/" in name and _owners().get(name) == (table.library,) for name in seen)
+    if is_shown and sum(_has(table, name) for name in seen) >= _ENOUGH:
+        return 0
+    return sum(not _has(table, word) for word in words)
 
 
 def _has(table: Names, name: str) -> bool:
