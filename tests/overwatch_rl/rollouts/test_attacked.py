@@ -92,7 +92,9 @@ def posted(url: str, body: bytes) -> tuple[int, Any]:
         return response.status, json.loads(response.read())
 
 
-@pytest.mark.parametrize("reply", [b'{"batch": [{"a": "\xff"}]}', b"<html>", gzip.compress(b"{}", mtime=0)[:-4]])
+@pytest.mark.parametrize(
+    "reply", [b'{"batch": [{"a": "\xff"}]}', b"<html>", gzip.compress(b"{}", mtime=0)[:-4]]
+)
 def test_a_reply_that_cannot_be_read_is_an_error(reply: bytes) -> None:
     """The trainer does not wait for ever for what will be the same again."""
 
