@@ -7,8 +7,19 @@ import msgspec
 import pytest
 
 from overwatch.catalog import Scope
+from overwatch.catalog.learner import WEIGHTS_AGE
 from overwatch.catalog.replay import HEARTBEAT_AGE
-from overwatch.events import Event, Measured, Origin, Record, RunFinished, RunStateChanged, scalars
+from overwatch.events import (
+    Event,
+    Measured,
+    Origin,
+    PhaseBegan,
+    PhaseEnded,
+    Record,
+    RunFinished,
+    RunStateChanged,
+    scalars,
+)
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
@@ -42,12 +53,18 @@ def _control() -> Iterator[tuple[Origin, Event]]:
         yield CONTROL, RunStateChanged(at=at, before=before, after=after)
 
 
-def _seen(events: list[tuple[Origin, Event]], until_s: int) -> list[Snapshot]:
-    """A snapshot every other second."""
+def _seen(
+    events: list[tuple[Origin, Event]], until_s: int, late_s: float = 0, each_from_s: float = 1e9
+) -> list[Snapshot]:
+    """A snapshot every other second, at last at each tick; what is controlled comes in late."""
     records: dict[tuple[int, str], list[Record]] = {}
-    for seq, (origin, event) in enumerate(sorted(events, key=lambda pair: pair[1].at), start=1):
+    received = [
+        (event.at + int(late_s * SECOND) * isinstance(event, RunStateChanged), origin, event)
+        for origin, event in events
+    ]
+    for seq, (stamp, origin, event) in enumerate(sorted(received, key=lambda one: one[0]), start=1):
         record = Record(origin=origin, event=event, seq=seq)
-        records.setdefault((event.at, origin.role), []).append(record)
+        records.setdefault((stamp, origin.role), []).append(record)
     waiting = deque(
         Batch(
             sequence=number, stamp=at, signal=Signal.LOGS,
@@ -61,7 +78,8 @@ def _seen(events: list[tuple[Origin, Event]], until_s: int) -> list[Snapshot]:
         while waiting and waiting[0].stamp <= tick:
             due.append(waiting.popleft())
         seen.append(fold.advance(tick, due, ()).snapshots[ORIGIN.run_id, View()])
-        tick += FAST_NS * 20
+        tick += FAST_NS * (20 if tick < START_NS + each_from_s * SECOND else 1)
+    assert (fold.tower.problems, fold.tower.unjudged) == (0, 0), fold.tower
     return seen
 
 
@@ -80,6 +98,69 @@ def test_nothing_is_found_in_a_pause_and_nothing_by_it_afterwards(paused: list[S
     assert {snapshot.link.state for snapshot in during} <= {"live", "slow"}
     assert {lane.bound for snapshot in during for lane in snapshot.system.gpus} == {None}
     assert {service.status for snapshot in during for service in snapshot.processes} == {"ok"}
+
+
+PAUSED_S, RESUMED_S, ENDED_S = 20, 340, 365
+"""A shorter pause, in which weights get as old as they may not be in a run that goes on."""
+
+
+def _short(paused_s: float, resumed_s: float, hangs_s: float) -> list[tuple[Origin, Event]]:
+    """A run that waits for experience over a pause, and from `hangs_s` on for ever; then it is terminated."""
+    away_s = RESUMED_S - PAUSED_S
+    timed: list[tuple[float, Origin, Event]] = []
+    for moment in Script(HEALTHY, START_NS).moments():
+        at_s = (moment.at - START_NS) / SECOND
+        at_s += away_s * (at_s >= PAUSED_S)
+        timed += [(at_s, ORIGIN, event) for event in moment.events if at_s < min(ENDED_S, hangs_s)]
+    for number in range(ENDED_S):
+        beat = scalars({HEARTBEAT_AGE.name: 1.0})
+        age = scalars({WEIGHTS_AGE.name: max(1.0, min(number, RESUMED_S) - PAUSED_S)})
+        timed.append((number, CONTROL, Measured(at=0, scope=Scope.ORCHESTRATOR, values=beat)))
+        timed.append((number, ORIGIN, Measured(at=0, scope=Scope.LEARNER, values=age)))
+        if number not in range(PAUSED_S, RESUMED_S) and number < hangs_s:
+            took_s = away_s if number == RESUMED_S else 0.05
+            timed.append((number + 0.3 - took_s, ORIGIN, PhaseBegan(at=0, phase="queue_wait")))
+            ended = PhaseEnded(at=0, phase="queue_wait", duration_s=took_s)
+            timed.append((number + 0.3, ORIGIN, ended))
+    timed.append((hangs_s, ORIGIN, PhaseBegan(at=0, phase="queue_wait")))
+    for second, before, after in (
+        (paused_s, "running", "paused"),
+        (resumed_s, "paused", "running"),
+        (ENDED_S - 3, "running", "terminating"),
+        (ENDED_S - 2, "terminating", "terminated"),
+    ):
+        timed.append((second, CONTROL, RunStateChanged(at=0, before=before, after=after)))
+    return [
+        (origin, msgspec.structs.replace(event, at=START_NS + int(second * SECOND)))
+        for second, origin, event in timed
+        if second < ENDED_S
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paused_s", "resumed_s", "late_s"),
+    [
+        (PAUSED_S - 0.9, RESUMED_S - 1.95, 0.0),
+        (PAUSED_S - 0.5, RESUMED_S - 0.65, 0.7),
+        (PAUSED_S - 0.05, RESUMED_S - 0.05, 2.5),
+    ],
+)
+def test_no_moment_of_a_pause_makes_a_finding(paused_s: float, resumed_s: float, late_s: float) -> None:
+    """At each tick the run is judged, and is well: before its first phase, and as it is terminated."""
+    seen = _seen(_short(paused_s, resumed_s, hangs_s=ENDED_S), ENDED_S, late_s, RESUMED_S - 4)
+
+    assert {finding.code for snapshot in seen for finding in snapshot.findings} == set()
+
+
+@pytest.mark.parametrize("late_s", [0.0, 2.5])
+def test_a_run_that_hangs_after_a_pause_is_found_as_soon_as_before_it(late_s: float) -> None:
+    """The pause is no gap, nor a time that the phase usually takes, nor part of how long it hangs."""
+    hangs_s = RESUMED_S + 6.5
+    seen = _seen(_short(PAUSED_S - 0.05, RESUMED_S - 0.05, hangs_s), ENDED_S - 4, late_s)
+    found = [one for snapshot in seen for one in snapshot.findings if one.code == "training-stalled"]
+
+    assert found
+    assert {one.since for one in found} == {START_NS / 1e9 + hangs_s}
 
 
 def test_the_verdict_names_the_pause(paused: list[Snapshot]) -> None:

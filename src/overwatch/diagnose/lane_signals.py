@@ -110,10 +110,8 @@ def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
     shares: dict[str, float] = {}
     update_s: float | None = None
     coming: list[str] = []
-    learns_since = min(
-        (phase.marks.items[0][0] for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE),
-        default=None,
-    )
+    updates = [phase.first_at for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE]
+    learns_since = min((first for first in updates if first is not None), default=None)
     for name, phase in phases.items():
         kind = parse_phase(name)
         if kind is None:
@@ -139,9 +137,9 @@ def _interval(phase: Phase) -> float | None:
 def _waits_since(phase: Phase, learns_since: int | None) -> int:
     """From when on waiting for experience counts: from the first update, or after a start that takes long.
 
-    Before that those who collect are still starting.
+    Before that those who collect are still starting, or going on after a pause.
     """
-    return phase.marks.items[0][0] + START_NS if learns_since is None else learns_since
+    return (phase.first_at or 0) + START_NS if learns_since is None else learns_since
 
 
 def _share(phase: Phase, newest: int, since: int) -> float | None:

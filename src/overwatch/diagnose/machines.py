@@ -111,6 +111,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     tick: int = -SLOW_NS
     clock: int = -SLOW_NS
     """On the clock of the data."""
+    resumed_at: int = 0
+    """When the newest pause had ended; what was worked out in one does not hold after it."""
     past: Minutes = Minutes()
     lanes: tuple[LaneFacts, ...] = ()
     """Lanes that report readings."""
@@ -141,10 +143,11 @@ def is_new_second(before: Slow, now: tuple[int, int]) -> bool:
 def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, now: tuple[int, int]) -> Slow:
     """What is known at a tick, and a moment on the clock of the data; as before within a second.
 
-    A lane that is new has a verdict at once.
+    A lane that is new has a verdict at once, and so has a run that goes on after a pause.
     """
     tick, clock = now
-    if not is_new_second(before, now) and len(before.lanes) == len(state.lanes):
+    is_as_before = len(before.lanes) == len(state.lanes) and before.resumed_at == state.resumed_at
+    if is_as_before and not is_new_second(before, now):
         return before
     past = Minutes(
         cycles=cycles_of(state.phases),
@@ -158,6 +161,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
     return Slow(
         tick=tick,
         clock=clock,
+        resumed_at=state.resumed_at,
         past=past,
         lanes=lanes,
         ranks=ranks,

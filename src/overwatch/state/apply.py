@@ -31,7 +31,16 @@ from overwatch.state.policy import rebase
 from overwatch.state.repeats import begin as begin_life
 from overwatch.state.repeats import is_counted
 from overwatch.state.rhythm import Phase, Rhythm
-from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, Episode, RunState
+from overwatch.state.run import (
+    LANES,
+    MAX_RANKS,
+    PAUSED,
+    PHASE_NAMES,
+    SLOT_NAMES,
+    Entry,
+    Episode,
+    RunState,
+)
 from overwatch.state.sources import LEARNS, Source, end_of, holder_of, source_key
 
 K = TypeVar("K")
@@ -191,7 +200,7 @@ def _control(
         case events.RunStateChanged():
             if state.control is None or event.at >= state.control.at:
                 state.control = event
-                if state.resumed_at:
+                if event.before == PAUSED:
                     _resume(state, event.at, stamp)
         case events.CommandApplied():
             state.command = event
@@ -201,6 +210,7 @@ def _control(
 
 def _resume(state: RunState, at: int, stamp: int) -> None:
     """Begin to measure anew after a pause: how long it took is no measure of anything."""
+    state.resumed_at = at
     state.back_stamp = max(state.back_stamp, stamp)
     state.pace.skip()
     state.step_marks.items.clear()
@@ -208,7 +218,7 @@ def _resume(state: RunState, at: int, stamp: int) -> None:
         rhythm.resume(at)
     for phases in (*state.phases.values(), *state.beside.values()):
         for phase in phases.values():
-            phase.restart()
+            phase.restart(at)
 
 
 def _read(state: RunState, event: events.LogLine, stamp: int) -> None:
@@ -480,7 +490,8 @@ def _end_phase(state: RunState, source: Source, event: events.PhaseEnded) -> Non
     span = (event.trace_id, event.span_id) if event.trace_id and event.span_id else None
     phase.push(event.at, event.duration_s, span)
     if not source.is_beside:
-        state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+        rhythm = state.rhythms.setdefault(source.rank, Rhythm())
+        rhythm.step(event.phase, event.at, is_paused=state.paused_at is not None)
 
 
 def _phase(groups: dict[K, dict[str, Phase]], key: K, name: str) -> Phase | None:

@@ -88,10 +88,18 @@ def _policy(state: RunState, event: Measured, stamp: int, source: Source) -> Non
         state.kl_rest.last = state.update
     settle_stops(state)
     if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(source.rank, {})):
-        state.rhythms.setdefault(source.rank, Rhythm()).step(UPDATE, event.at)
+        rhythm = state.rhythms.setdefault(source.rank, Rhythm())
+        rhythm.step(UPDATE, event.at, is_paused=state.paused_at is not None)
     if more or not again:
-        state.pace.note(event.at, (state.steps, state.updates), state.phases)
+        _note_pace(state, event.at, state.updates)
     state.last_update_at = max(state.last_update_at, event.at)
+
+
+def _note_pace(state: RunState, at: int, updates: int) -> None:
+    """Note what is done; in a pause, whose end may come in later, no stretch ends."""
+    if state.paused_at is not None:
+        state.pace.skip()
+    state.pace.note(at, (state.steps, updates), state.phases)
 
 
 def hand_over(state: RunState, before: int) -> None:
@@ -210,7 +218,7 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
     if not marks.items or event.at - marks.items[-1][0] >= MARK_NS:
         marks.push((event.at, state.steps))
         if not state.updates:
-            state.pace.note(event.at, (state.steps, 0), state.phases)
+            _note_pace(state, event.at, 0)
 
 
 def _slots(state: RunState, event: Measured) -> None:

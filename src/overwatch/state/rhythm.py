@@ -56,6 +56,8 @@ class Phase(msgspec.Struct, kw_only=True):
     marks: Ring[tuple[int, float]] = msgspec.field(default_factory=lambda: Ring(MARKS))
     """(end, total up to it), for the phase's share of the time."""
     at: int = 0
+    since: int = 0
+    """Producer's time of the end of the newest pause: shares and durations are measured from then on."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_ENDS_S) + 1))
     """How many took how long, by `DURATION_ENDS_S`."""
     traced: dict[int, Traced] = msgspec.field(default_factory=dict)
@@ -67,7 +69,7 @@ class Phase(msgspec.Struct, kw_only=True):
         A duration that is no length of time counts as none.
         """
         duration_s = duration_s if 0 <= duration_s <= LONGEST_S else 0.0
-        self.seconds.push(duration_s)
+        self.seconds.push(min(duration_s, max(0.0, (at - self.since) / 1e9)) if self.since else duration_s)
         self.ends.push(at)
         self.total_s += duration_s
         place = bisect_left(DURATION_ENDS_S, duration_s)
@@ -78,9 +80,15 @@ class Phase(msgspec.Struct, kw_only=True):
         if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:
             self.marks.push((at, self.total_s))
 
-    def restart(self) -> None:
-        """Measure shares and durations anew."""
+    @property
+    def first_at(self) -> int | None:
+        """Producer's time of its oldest mark; `None` where none of it ended since the newest pause."""
+        return self.marks.items[0][0] if self.marks.items else None
+
+    def restart(self, at: int) -> None:
+        """Measure shares and durations anew, from the end of a pause."""
         self.seconds, self.ends, self.marks = Ring(PHASES), Ring(PHASES), Ring(MARKS)
+        self.since = at
 
 
 class Gaps(msgspec.Struct, kw_only=True):
@@ -133,10 +141,10 @@ class Rhythm(msgspec.Struct, kw_only=True):
             for within in names[names.index(name) :]:
                 del self.open[within]
 
-    def step(self, name: str, at: int) -> None:
-        """Note that a step ended."""
+    def step(self, name: str, at: int, *, is_paused: bool) -> None:
+        """Note that a step ended; in a pause, whose end may come in later, it shows no gap."""
         self.leave(name)
-        if self.last is not None and at >= self.at:
+        if self.last is not None and at >= self.at and not is_paused:
             after = self.gaps.setdefault(self.last, {})
             if name not in after and self.pairs < MAX_PAIRS:
                 self.pairs += 1

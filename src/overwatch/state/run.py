@@ -259,6 +259,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """The newest ones."""
     control: RunStateChanged | None = None
     """In which state the run is, by who controls it."""
+    resumed_at: int = 0
+    """Producer's time at which its newest pause ended; 0 without one that is over."""
     command: CommandApplied | None = None
     """The newest one."""
     save_seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(SAVE_SECONDS))
@@ -295,11 +297,6 @@ class RunState(msgspec.Struct, kw_only=True):
         control = self.control
         is_paused = control is not None and control.after == PAUSED and self.finished is None
         return control.at if control is not None and is_paused else None
-
-    @property
-    def resumed_at(self) -> int:
-        """Producer's time at which its newest pause ended; 0 without one that is over."""
-        return 0 if self.control is None or self.control.before != PAUSED else self.control.at
 
     @property
     def algo(self) -> str | None:
