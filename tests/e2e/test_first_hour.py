@@ -28,7 +28,7 @@ BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```", (ROOT / "README.md").read_tex
 INSTALLS = ("pip install ", "make ")
 """Commands that need a registry: the fixture and `make` itself stand for them."""
 BLOCK_S = 90
-SHOWN = ("8 env", "return", "KL", "q quit")
+SHOWN = (" env", "return", "KL", "q quit")
 """What the first screen of a run has, whatever its state."""
 
 

@@ -27,6 +27,7 @@ ANSWERS: Final[dict[str, Any]] = json.loads((GOLDEN / "answers.json").read_text(
 RUNS: Final = {run: answer["recording"] for run, answer in ANSWERS.items() if run != "compare"}
 COUNTERS: Final = ("update", "updates", "episode", "steps", "n_envs", "ranks", "started", "outcome")
 TEXTS: Final = ("label", "fmt", "unit")
+CORRECTED: Final = {"overwatch_run_steps counter": "it was 0 where no program numbers steps; it is absent"}
 Parser = Callable[[str], Iterable[Metric]]
 Families = dict[str, set[str]]
 PAGES: Final[tuple[tuple[str, str, Parser], ...]] = (
@@ -159,4 +160,5 @@ def test_the_prometheus_page_has_the_same_series(recordings: Path, tmp_path: Pat
 def _missing(before: Families, url: str, accept: str, parse: Parser) -> list[str]:
     """Series that the frozen page has and the page at a URL has not."""
     now = _families(http(url, accept=accept).body.decode(), parse)
-    return sorted(name for name, labels in before.items() if not labels <= now.get(name, {"absent"}))
+    missing = {name for name, labels in before.items() if not labels <= now.get(name, {"absent"})}
+    return sorted(missing - CORRECTED.keys())

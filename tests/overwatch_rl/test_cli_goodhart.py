@@ -45,14 +45,15 @@ def test_saliency_is_a_picture_beside_the_view(kept: Path, tmp_path: Path, of: s
 
 
 def test_what_cannot_be_drawn_is_a_usage_error(kept: Path, tmp_path: Path) -> None:
-    """A world without a grid, a format that is none, a folder that is not there: each is named."""
+    """A world without a grid, an unknown format, a folder that is a file: each is named."""
+    (tmp_path / "file").touch()
     board, other = str(kept / "a"), str(kept / "b")
     refused = {
         (other, str(tmp_path / "p.png")): "holds a policy of morphogenesis; name one of goodhart",
-        (board, str(tmp_path / "p.none")): "unknown file extension: .none",
-        (board, str(tmp_path / "no" / "p.png")): "p.png cannot be written: No such file or directory",
+        (board, str(tmp_path / "p.none")): "p.none has no ending of a picture; name it e.g. p.png",
+        (board, str(tmp_path / "file" / "p.png")): "file",
     }
     for (folder, out), error in refused.items():
         code, stated = drawn(kept, folder, "--out", out, "--states", "2")
         assert (code, error in " ".join(stated.split())) == (2, True), stated
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -63,6 +63,10 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.LOG: ("logging", "report", "reporting"),
     Phase.WARM_UP: ("warmup",),
 }
+STARTUP: Final = "startup"
+"""The phase of what a run does before its first update."""
+SHUTDOWN_SPAN: Final = "shutdown"
+"""What a run does after its last update, under which the spans of those phases are."""
 LOOP_SPAN: Final = "rl.loop"
 """The span of one turn of the training loop, under which those of its phases are."""
 _DRAFT_SPANS: Final = {Phase.ROLLOUT: "rl.sample", Phase.UPDATE: "rl.train", Phase.WEIGHTS: "rl.sync"}

@@ -2,7 +2,7 @@
 
 Rows name their own records; this page names all records, and those that are no row. A record is never both.
 Fields are paths from `Snapshot`, where `*` stands for every entry. Must not know snapshots: what a path leads
-to is checked by `overwatch catalog check`.
+to is checked by the tests of the catalogue.
 """
 
 from collections.abc import Iterable, Mapping

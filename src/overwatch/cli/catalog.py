@@ -1,7 +1,6 @@
 """`overwatch catalog`: what is measured, its other names, what is healthy, what comes from what; registry."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ from overwatch.catalog.describe import (
 )
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
-from overwatch.catalog.records import InEvent, InField, InRow, Place, StruckOut, ids, places
+from overwatch.catalog.records import InEvent, InField, InRow, Place, StruckOut, places
 from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import format_option
 
@@ -107,30 +106,6 @@ def aliases(library: Library, fmt: str) -> None:
         width = max(map(len, names.left))
         for name, reason in names.left.items():
             click.echo(f"  {name:{width}}  {reason}")
-
-
-@catalog.command()
-@_FORMAT
-def check(fmt: str) -> None:
-    """Report what is wrong with the catalogue; status 1 if anything is."""
-    from overwatch.generate.surroundings import catalog_problems
-
-    wrong = catalog_problems()
-    held = {
-        "rows": len(ROWS),
-        "aliases": sum(len(aliases_of(row)) for row in ROWS),
-        "records": len(ids()),
-        "records_struck_out": sum(isinstance(place, StruckOut) for place in places(ROWS).values()),
-    }
-    if fmt == "json":
-        click.echo(_json({**held, "problems": wrong}))
-        sys.exit(1 if wrong else 0)
-    if wrong:
-        raise click.ClickException("\n".join(wrong))
-    click.echo(
-        f"{held['rows']} rows, {held['aliases']} aliases, {held['records']} telemetry records are in order; "
-        f"{held['records_struck_out']} records are struck out"
-    )
 
 
 @catalog.command()

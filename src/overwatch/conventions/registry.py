@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from overwatch.catalog import ROWS, Kind, Metric, Scope, prometheus_name
-from overwatch.catalog.phases import LOOP_SPAN, Phase, span_names
+from overwatch.catalog.phases import LOOP_SPAN, SHUTDOWN_SPAN, STARTUP, Phase, span_names
 from overwatch.catalog.tallies import SERVICES
 from overwatch.conventions import facts, named
 from overwatch.conventions.model import (
@@ -78,6 +78,16 @@ _LOOP: Final = SpanDef(
     attributes=(Ref(key=PHASE_UPDATE, level=Level.RECOMMENDED),),
     entities=(wire.RUN_ENTITY,),
 )
+_ENDS: Final = tuple(
+    SpanDef(
+        type=f"overwatch.{name}", brief=brief, names=(name,), note=f"The span is named {name}.",
+        entities=(wire.RUN_ENTITY,),
+    )
+    for name, brief in (
+        (STARTUP, "What a run does before its first update."),
+        (SHUTDOWN_SPAN, "What a run does after its last update, with those phases below it."),
+    )
+)  # fmt: skip
 
 
 @cache
@@ -91,7 +101,7 @@ def registry() -> Registry:
         metrics={one.name: one for one in _spaced(metrics)},
         events={one.name: one for one in events},
         entities={one.type: one for one in _ENTITIES},
-        spans={one.type: one for one in (_LOOP, *map(_span, Phase))},
+        spans={one.type: one for one in (_LOOP, *_ENDS, *map(_span, Phase))},
     )
 
 

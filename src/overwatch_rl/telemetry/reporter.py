@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from overwatch.catalog.phases import STARTUP
 from overwatch.events import Event, PhaseEnded
 from overwatch_rl.types import Reporter, Rolled
 
@@ -24,7 +25,7 @@ def plain(values: Mapping[str, float]) -> dict[str, float | str]:
 def started(reporter: Reporter, began: float) -> None:
     """Report the phase `startup`, which began before there was a reporter, by `time.perf_counter`."""
     took = time.perf_counter() - began
-    reporter.fact(PhaseEnded(at=time.time_ns(), phase="startup", duration_s=took))
+    reporter.fact(PhaseEnded(at=time.time_ns(), phase=STARTUP, duration_s=took))
 
 
 class Fanout:

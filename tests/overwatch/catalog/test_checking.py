@@ -11,7 +11,7 @@ from overwatch.catalog.alias import Alias, Library, draft
 from overwatch.catalog.checking import Surroundings, library_problems, problems
 from overwatch.catalog.metric import Kind, Limit, Limits, Side, above, below
 from overwatch.catalog.policy import CLIP_FRACTION
-from overwatch.generate.surroundings import catalog_problems, is_field, surroundings
+from tests.overwatch.catalog.surroundings import catalog_problems, is_field, surroundings
 
 PLAIN = Metric(
     name="overwatch.policy.thing",

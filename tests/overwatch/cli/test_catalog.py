@@ -89,27 +89,6 @@ def test_a_list_is_narrowed() -> None:
     assert "did you mean 'esper'" in wrong.stderr
 
 
-def test_the_catalogue_is_checked() -> None:
-    """What it holds is counted, once it is in order."""
-    result = _run("check")
-
-    assert result.exit_code == 0
-    assert "178 telemetry records are in order" in result.stdout
-    stated = json.loads(_run("check", "--format", "json").stdout)
-    assert (stated["rows"], stated["records"], stated["problems"]) == (len(ROWS), 178, [])
-
-
-def test_a_broken_catalogue_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every wrong row is a line, and the status is 1."""
-    monkeypatch.setattr("overwatch.generate.surroundings.ROWS", (*ROWS, KL))
-
-    result, stated = _run("check"), _run("check", "--format", "json")
-
-    assert (result.exit_code, stated.exit_code) == (1, 1)
-    assert json.loads(stated.stdout)["problems"]
-    assert f"2 rows have the name '{KL.name}'" in result.stderr
-
-
 def test_arrows_are_drawn() -> None:
     """Where a metric comes from, and what it feeds; of an event too."""
     result = _run("graph", "goodhart_gap")

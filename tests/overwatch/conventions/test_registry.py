@@ -73,7 +73,8 @@ def test_every_phase_is_a_span_with_its_other_words() -> None:
     """So that a span of any known name has a type."""
     spans = registry().spans
 
-    assert set(spans) == {"overwatch.loop"} | {f"overwatch.phase.{phase.value}" for phase in Phase}
+    of_the_run = {"overwatch.loop", "overwatch.startup", "overwatch.shutdown"}
+    assert set(spans) == of_the_run | {f"overwatch.phase.{phase.value}" for phase in Phase}
     assert spans["overwatch.phase.rollout"].names == ("rl.sample",)
     assert "barrier" in spans["overwatch.phase.sync"].names
 

@@ -309,7 +309,7 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert found["overwatch.run.steps"].sum.data_points[0].as_double == 2
     assert found["overwatch.run.non_finite"].sum.data_points[0].as_int == 1
     spans = spans_of(sink)
-    assert [span.name for span in spans] == ["gae", "rl.loop", "rl.train", "rl.loop"]
+    assert [span.name for span in spans] == ["gae", "rl.loop", "rl.train", "shutdown"]
     named = [(span.trace_id.hex(), span.span_id.hex()) for span in spans]
     assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[::2]
     assert reported == "00-{}-{}-01".format(*named[3])

@@ -14,7 +14,7 @@ import overwatch.sdk
 from overwatch.events import RunStarted
 from tests.overwatch.sdk.sink import http_sink
 
-LIGHT: Final = ("catalog", "events", "discovery", "file_lock", "platform", "sdk")
+LIGHT: Final = ("catalog", "events", "discovery", "file_lock", "platform", "regular", "sdk")
 """Packages of ours that a trainer loads."""
 
 

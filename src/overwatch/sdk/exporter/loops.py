@@ -22,7 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 import overwatch
-from overwatch.catalog.phases import LOOP_SPAN, Phase, parse_phase, span_of
+from overwatch.catalog.phases import LOOP_SPAN, SHUTDOWN_SPAN, Phase, parse_phase, span_of
 from overwatch.events import CheckpointSaved, EpisodeEnded, PhaseBegan, PhaseEnded
 from overwatch.otlp import wire
 from overwatch.sdk.conflate import Count
@@ -34,8 +34,6 @@ Happened: TypeAlias = EpisodeEnded | CheckpointSaved
 Value: TypeAlias = str | int | float
 _E = TypeVar("_E", bound=EpisodeEnded | CheckpointSaved | PhaseEnded)
 UPDATE: Final = "overwatch.update"
-SHUTDOWN_SPAN: Final = "shutdown"
-"""What a run does after its last update, under which the spans of those phases are."""
 _LEARNS: Final = ("trainer", "learner")
 """Roles whose updates are turns of the loop."""
 _WAITING: Final = 1024
