@@ -148,9 +148,9 @@ def place_of(url: str) -> tuple[str, int | None]:
 
 def read(announced: Path | None = None) -> Endpoints | None:
     """The announced collector if its process lives and the file is this user's own, else `None`."""
-    target = announced or path()
     try:
-        with open_regular(target) as file:
+        # Without a folder for temporary files, `path` raises: nothing is announced there.
+        with open_regular(announced or path()) as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
             endpoints = _endpoints(file.read(SMALL_BYTES))
