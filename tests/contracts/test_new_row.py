@@ -30,7 +30,6 @@ from overwatch.catalog.checking import problems
 from overwatch.events import Measured, NonFiniteSeen, Origin, Record, RunStarted, scalars
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.generate.catalog_page import catalog_page
-from overwatch.generate.surroundings import catalog_problems
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.serve.metrics_text import Text
@@ -38,6 +37,7 @@ from overwatch.serve.metrics_text import page as rendered
 from overwatch.serve.prometheus import RunPage
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.panels import drawer
+from tests.overwatch.catalog.surroundings import catalog_problems
 
 SECOND, start = 1_000_000_000, 1_800_000_000 * 1_000_000_000
 fold, tick, origin = Fold(), next_tick(start), Origin(run_id="new", epoch="e", ours=True)
@@ -89,7 +89,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ran = subprocess.run(
         [sys.executable, str(script)],
         cwd=source,
-        env={"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{source}:{ROOT}", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,

@@ -119,7 +119,7 @@ def budget(volume: Volume, parts: Sequence[Part], least: int) -> int:
     What the parts write takes as much of `free` as it adds to them: only others change the result.
     """
     held = sum(part.bytes for part in parts)
-    left = round((held + volume.free) * OF_VOLUME)
+    left = round(min(held + volume.free, volume.size) * OF_VOLUME)
     return min(max(left, least), sum(part.most for part in parts))
 
 
@@ -148,8 +148,11 @@ def look(written: Written, least: int | None = None) -> Usage:
     `least` is the budget of an earlier look, as noted if left out; without a note all that is there fits.
     """
     table = written.rows
+    # What goes while it is counted would be both held and free, and the budget would keep that.
+    before, _ = _volume(written.folder)
     parts = tuple(replace(row.part, bytes=size(row)) for row in table)
     volume, device = _volume(written.folder)
+    volume = replace(volume, free=min(volume.free, before.free))
     own = [part for part, row in zip(parts, table, strict=True) if _volume(row.place)[1] == device]
     held = sum(part.bytes for part in own)
     if least is None:

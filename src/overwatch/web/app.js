@@ -84,9 +84,10 @@ async function start() {
     redraw();
   }
   function draw() {
-    if (!ctx.snapshot) return byId("main").replaceChildren(welcome(ctx));
+    // Without a snapshot too: the board judges the filter of an address, which may be why none comes.
     shown(ctx).forEach((panel) => drawOne(ctx, panel));
-    place(ctx);
+    if (ctx.snapshot) place(ctx);
+    else byId("main").replaceChildren(welcome(ctx));
   }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
@@ -143,7 +144,7 @@ function place(ctx) {
 
 /** What is shown before there is a run: that there is none, and how one begins. @param {Context} ctx */
 function welcome({ link: { place: { run } }, source: { connection: { state, reason, since } } }) {
-  if (state === "down") return h("p", { class: "muted" }, `The collector does not answer: ${reason}`);
+  if (state === "down") return h("p", { class: "muted" }, `Nothing to show: ${reason}`);
   if (state !== "connecting" || Date.now() - since < WELCOME_MS) return h("p", { class: "muted" }, "Connecting …");
   return h("section", { class: "welcome" },
     h("h2", {}, run ? `Waiting for run ${run}` : "No run yet"),

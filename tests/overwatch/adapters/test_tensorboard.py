@@ -106,6 +106,7 @@ def test_several_writers_are_several_runs(
         writer.add_scalar("losses/approx_kl", 0.25, 7)
     for writer in writers:
         writer.close()
+    sink.wait(lambda s: len(s.events(RunStarted)) == 2)
     assert len({record.origin.run_id for record in sink.records()}) == 2
     assert {start.task for start in sink.events(RunStarted)} == {"one", "two"}
 
