@@ -23,8 +23,10 @@ from overwatch.events import (
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
+from overwatch.projection.run import run_line
 from overwatch.simulate import Script, Settings
 from overwatch.snapshot import Snapshot, View
+from overwatch.tui import once
 from tests.fakes import ORIGIN, SECOND, START_NS
 
 BEGIN_S, AWAY_S, AFTER_S = 30, 640, 40
@@ -96,6 +98,7 @@ def test_nothing_is_found_in_a_pause_and_nothing_by_it_afterwards(paused: list[S
     assert {finding.code for snapshot in paused for finding in snapshot.findings} == set()
     assert {snapshot.run.control for snapshot in during} == {"paused"}
     assert {snapshot.link.state for snapshot in during} <= {"live", "slow"}
+    assert {snapshot.link.word for snapshot in during} == {"paused"}
     assert {lane.bound for snapshot in during for lane in snapshot.system.gpus} == {None}
     assert {service.status for snapshot in during for service in snapshot.processes} == {"ok"}
 
@@ -171,10 +174,16 @@ def test_the_verdict_names_the_pause(paused: list[Snapshot]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("emits", "link", "code"), [(True, "live", "training-stalled"), (False, "lost", "run-lost")]
+    ("emits", "link", "word", "code"),
+    [(True, "live", "stalled", "training-stalled"), (False, "lost", "lost", "run-lost")],
 )
-def test_envs_of_a_trainer_that_hangs_or_is_lost_are_not_ok(emits: bool, link: str, code: str) -> None:  # noqa: FBT001
-    """The samplers of one that hangs go on; of its envs nothing is known."""
+def test_a_trainer_that_hangs_or_is_lost_is_not_live(
+    emits: bool,  # noqa: FBT001
+    link: str,
+    word: str,
+    code: str,
+) -> None:
+    """The samplers of a trainer that hangs go on; the header and the list of runs name its state."""
     events: list[tuple[Origin, Event]] = [
         pair for pair in _trainer() if pair[1].at < START_NS + BEGIN_S * SECOND
     ]
@@ -186,6 +195,8 @@ def test_envs_of_a_trainer_that_hangs_or_is_lost_are_not_ok(emits: bool, link: s
     assert seen[BEGIN_S // 2 - 2].board.counts == {"ok": 4}
     assert seen[-1].link.state == link
     assert code in {one.code for one in seen[-1].findings}
+    assert run_line(ORIGIN.run_id, seen[-1], newest=True).state == word
+    assert word.upper() in once(seen[-1], "text").splitlines()[0]
     assert seen[-1].board.counts == {"unknown": 4}
 
 

@@ -143,7 +143,7 @@ def _ended(run_history: RunHistory) -> str:
     """How it ended, as a verb."""
     outcome = run_history.run.outcome
     if outcome is None:
-        return f"had not ended ({run_history.last.link.state.replace('_', ' ')})"
+        return f"had not ended ({run_history.last.link.word.replace('_', ' ')})"
     return f"was {outcome}" if outcome == "interrupted" else outcome
 
 

@@ -4,10 +4,11 @@ import math
 from typing import Final
 
 PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_LARGE: Final = ((1e12, "T"), (1e15, "P"), (1e18, "E"))
 
 
 def number(value: float, spec: str, width: int) -> str:
-    """`value` in at most `width` cells: by `spec`, else with an SI prefix or an exponent; never cut."""
+    """`value` in at most `width` cells, four at least: by `spec`, else with an SI prefix or an exponent."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
     text = format(value, spec)
@@ -25,7 +26,14 @@ def number(value: float, spec: str, width: int) -> str:
         if len(text) <= width:
             return text
     text = format(value, f"{sign}.0e").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text if len(text) <= width else text.lstrip("+")
+    if len(text) <= width:
+        return text
+    # A sign, a digit and an exponent of two digits are wider than four cells: -1e11 is -.1T there.
+    parts = (
+        (no_zero(f"{value / scale:.{digits}f}"), letter) for scale, letter in _LARGE for digits in (1, 0)
+    )
+    shorter = (part + letter for part, letter in parts if len(part) < width and float(part))
+    return next(shorter, text.lstrip("+"))
 
 
 def _prefixed(value: float, spec: str) -> str:

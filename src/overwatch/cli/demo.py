@@ -233,7 +233,7 @@ def status_line(elapsed_s: float, snapshot: Snapshot | None) -> str:
     run = snapshot.run
     update = "–" if run.update is None else str(run.update)
     verdict = f"{snapshot.verdict.severity.upper()} {snapshot.verdict.text}"
-    return f"{elapsed_s:5.0f}s  {snapshot.link.state.upper()}  update {update}  {_pulse(snapshot)}  {verdict}"
+    return f"{elapsed_s:5.0f}s  {snapshot.link.word.upper()}  update {update}  {_pulse(snapshot)}  {verdict}"
 
 
 def _pulse(snapshot: Snapshot) -> str:

@@ -211,7 +211,7 @@ def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
 def outline(snapshot: Snapshot, findings: Findings, lanes: tuple[Lane, ...]) -> Iterator[str]:
     """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
     run = snapshot.run
-    state = run.outcome or snapshot.link.state
+    state = run.outcome or snapshot.link.word
     took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
     yield f"run {run.run_id}: {state}, {counts_text(snapshot)}{took}"
     if snapshot.link.state in ("ended", "lost") and snapshot.verdict.severity != "ok":

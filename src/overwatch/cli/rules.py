@@ -18,7 +18,7 @@ from overwatch.collector.setting_types import seconds
 @click.option("--collector-job", default="overwatch-collector", show_default=True,
               help="Scrape job of the collector's own page.")  # fmt: skip
 @click.option(
-    "--runbooks", default="docs/runbooks.md", show_default=True, help="Where the runbooks can be read."
+    "--runbooks", default="", help="URL of your copy of docs/runbooks.md; without it each alert has the text."
 )
 @click.option("--grafana", default="http://127.0.0.1:3000", show_default=True, help="Where the boards are.")
 @click.option("--tests", "tested", help="Print cases for promtool instead; the rules lie at this path.")

@@ -22,7 +22,15 @@ from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.findings import Evidence, problems, while_paused
 from overwatch.diagnose.fleet import Fleet, FleetBaseline, Rollups, baseline_of, fleet_of, rollups_of
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
-from overwatch.diagnose.liveness import QUIET, LinkJudgement, advanced, judge_link, line_problems, outliving
+from overwatch.diagnose.liveness import (
+    QUIET,
+    STALLED,
+    LinkJudgement,
+    advanced,
+    judge_link,
+    line_problems,
+    outliving,
+)
 from overwatch.diagnose.machines import Watched, is_new_second, watch
 from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy
 from overwatch.diagnose.policy_rows import has_converged
@@ -166,6 +174,12 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Factors of others that failed in this run, with the reason."""
     over: bool = False
     """Whether the run has ended, and was judged with its last values."""
+
+    @property
+    def stalled_since(self) -> int:
+        """When the stall of training began that is open; 0 without such a stall."""
+        stalls = [one for one in self.findings.values() if one.problem.code == STALLED]
+        return max((one.since for one in stalls if one.cleared_at is None), default=0)
 
     @property
     def findings(self) -> dict[str, Open]:

@@ -21,7 +21,7 @@ AWAY: Final = "away"
 """State of the row of a collector that does not answer."""
 EMPTY: Final = "empty"
 """State of the row of a collector that has no run."""
-_CURRENT: Final = ("live", "slow", "catching_up")
+_CURRENT: Final = ("live", "slow", "catching_up", "paused", "stalled")
 _AWAY_RANK: Final = 2.5
 """Between a warning and a critical: what does not answer may hide either."""
 GRAMMAR: Final = Grammar(
@@ -29,7 +29,7 @@ GRAMMAR: Final = Grammar(
     compared=("update", "envs", "age", "criticals", "warnings"),
     ranked=("severity",),
     words={
-        "state": ("live", "slow", "stale", "silent", "catching_up", "lost", "ended", AWAY, EMPTY),
+        "state": (*_CURRENT, "stale", "silent", "lost", "ended", AWAY, EMPTY),
         "severity": SEVERITIES,
     },
     examples={

@@ -58,7 +58,7 @@ def _shared(rows: BoardRows) -> Snapshot:
     return Snapshot(
         time=tick / 1e9,
         run=run_view(state, judged),
-        link=link_view(state, judged.link, tick),
+        link=link_view(state, judged, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),
         parting=parting_view(state, judged),

@@ -18,7 +18,7 @@ from overwatch.catalog.stages import BY_CODE, Life, of_life, parse_stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.fleet import fps_of
-from overwatch.diagnose.liveness import LEAST_S, STALE, STALLED
+from overwatch.diagnose.liveness import LEAST_S, STALE
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Choice, Detail, Env, Reason, SeedEvent, Slot, Stay, Trend
@@ -88,8 +88,7 @@ class BoardRows:
 
 def _hangs(envs: Envs, judged: Judged) -> bool:
     """Whether training is stalled, and no env has reported since that began."""
-    stalls = [one for one in judged.assessment.findings.values() if one.problem.code == STALLED]
-    since = max((one.since for one in stalls if one.cleared_at is None), default=0)
+    since = judged.assessment.stalled_since
     return bool(since and envs.n and envs.seen_at[: envs.n].max() < since + LEAST_S * 1e9)
 
 

@@ -14,7 +14,7 @@ from overwatch.catalog.durations import duration
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.stages import parse_stage
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.liveness import OVER, LinkJudgement, ahead_s
+from overwatch.diagnose.liveness import OVER, QUIET, LinkJudgement, ahead_s
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.events.adding import added
 from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
@@ -165,11 +165,13 @@ def _throughput(judged: Judged) -> Throughput | None:
     )
 
 
-def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
+def link_view(state: RunState, every: Judged, tick: int) -> Link:
     """Freshness of the run and of each of its producers."""
+    judged = every.link
     drops = [source.dropped for source in state.sources.values() if source.dropped is not None]
     return Link(
         state=judged.state,
+        halted=_halted(state, every),
         data_age_s=judged.data_age_s,
         lag_s=judged.lag_s,
         last_at=state.last_at / 1e9 if state.last_at else None,
@@ -189,6 +191,14 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
             for key, source in state.sources.items()
         ),
     )
+
+
+def _halted(state: RunState, judged: Judged) -> str | None:
+    if judged.link.state in QUIET:
+        return None
+    if state.paused_at is not None:
+        return "paused"
+    return "stalled" if judged.assessment.stalled_since else None
 
 
 def phase_times(phases: Iterable[Mapping[str, Phase]]) -> tuple[PhaseTimes, ...]:
@@ -336,7 +346,8 @@ def late(snapshot: Snapshot, behind_s: float) -> Snapshot:
         text=f"the collector is {duration(behind_s)} behind; showing {at} · {snapshot.verdict.text}",
         note=f"everything below is {duration(behind_s)} old",
     )
-    link = msgspec.structs.replace(link, state=state, data_age_s=age_s)
+    halted = None if state == "stale" else link.halted
+    link = msgspec.structs.replace(link, state=state, halted=halted, data_age_s=age_s)
     return msgspec.structs.replace(snapshot, link=link, verdict=verdict)
 
 
@@ -348,7 +359,7 @@ def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
         newest=newest,
         task=run.task,
         algo=run.algo,
-        state=snapshot.link.state,
+        state=snapshot.link.word,
         outcome=run.outcome,
         update=run.update,
         n_envs=run.n_envs,

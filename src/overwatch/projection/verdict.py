@@ -1,6 +1,7 @@
 """Findings and the verdict line, as a view may show them."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Scope, find
 from overwatch.catalog.durations import duration
 from overwatch.catalog.policy import RETURN
-from overwatch.catalog.runbooks import PAGE, has_runbook
+from overwatch.catalog.runbooks import runbook
 from overwatch.catalog.titles import PHRASES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.liveness import OVER, line_problems
@@ -16,7 +17,7 @@ from overwatch.diagnose.policy_rows import WARM_UP_UPDATES, is_warm
 from overwatch.diagnose.problem import Open
 from overwatch.projection.policy import shown, trend
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Finding, Subject, Verdict
+from overwatch.snapshot import Advice, Finding, Subject, Verdict
 from overwatch.state.run import RunState
 
 CAUSES: Final = 3
@@ -78,10 +79,16 @@ def _finding(item: Open, ended_at: float | None) -> Finding:
         factors=tuple(safe(factor) for factor in problem.factors),
         symptoms=problem.symptoms,
         acknowledged=item.acknowledged,
-        runbook_url=f"{PAGE}#{problem.code}" if has_runbook(problem.code) else None,
+        runbook=_advice(problem.code),
         cleared_at=None if item.cleared_at is None else item.cleared_at / 1e9,
         ended_at=None if item.cleared_at is not None else ended_at,
     )
+
+
+@lru_cache(maxsize=256)
+def _advice(code: str) -> Advice | None:
+    book = runbook(code)
+    return None if book is None else Advice(means=book.means, confirm=book.confirm, act=book.act)
 
 
 def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...]) -> Verdict:
@@ -212,18 +219,25 @@ def _policy_cause(state: RunState, short: str) -> str:
         row = BY_NAME.get(name)
         if row is None or row.short != short or row.scope is not Scope.POLICY or series.value is None:
             continue
-        value = shown(series.value, row.banner_fmt or row.fmt) + row.suffix
+        value = shown(series.value, row.banner_fmt or row.fmt)
         judgement = series.judgement
         if judgement is None or judgement.threshold is None or judgement.limit is None:
-            return f"{row.label} {value}"
-        threshold, limit = judgement.threshold, f"{judgement.threshold:.3g}"
-        for digits in range(3, _EXACT):
+            return f"{row.label} {value}{row.suffix}"
+        threshold = judgement.threshold
+        scale, unit = (100, "%") if row.fmt.endswith("%") else (1, "")
+        limit = f"{scale * threshold:.3g}{unit}"
+        if series.value == threshold:
+            value = limit
+        for digits in range(3, _EXACT) if series.value != threshold else ():
             if not _is_same(value, limit):
                 break
-            value, limit = f"{series.value:.{digits}g}{row.suffix}", f"{threshold:.{digits}g}"
+            value, limit = (f"{scale * one:.{digits}g}{unit}" for one in (series.value, threshold))
+        value += row.suffix
         arrow = {"up": "↑", "down": "↓"}.get(trend(series.history.items) or "", "")
         side = "above" if judgement.limit.side.is_above else "below"
         if judgement.limit.side.crossed(series.value, threshold):
+            if series.value == threshold:
+                return f"{row.label}{arrow} at its limit {value}"
             return f"{row.label} {value}{arrow} {side} {limit}"
         return f"{row.label} was {side} {limit}, now {value}{arrow}"
     return short
@@ -236,7 +250,7 @@ _EXACT: Final = 18
 def _is_same(value: str, limit: str) -> bool:
     """Whether two numbers read alike, though they may be written otherwise."""
     try:
-        return float(value) == float(limit)
+        return float(value.rstrip("%")) == float(limit.rstrip("%"))
     except ValueError:
         return False
 

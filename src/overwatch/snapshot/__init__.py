@@ -183,6 +183,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     """`live`, `slow`, `stale`, `silent`, `catching_up`, `lost` or `ended`."""
+    halted: str | None = None
+    """`paused` or `stalled` while telemetry comes and training does not go on."""
     data_age_s: float | None = None
     lag_s: float | None = None
     last_at: float | None = None
@@ -195,6 +197,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """While what a spool kept comes in: seconds of the run received in one second."""
     dropped: int | None = None
     sources: tuple[Source, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The state as people read it: of training where that does not go on, else of the telemetry."""
+        return self.halted or self.state
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -471,6 +478,17 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
 
 
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """The runbook of a finding."""
+
+    means: str
+    """What is the matter."""
+    confirm: str
+    """How to see that it is so."""
+    act: str
+    """What to do, first things first."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong, with the next step."""
 
@@ -488,6 +506,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     """When the run ended while it was open: it has not cleared, and is not judged any more."""
     runbook_url: str | None = None
+    """An address of the runbook, where there is a page of it."""
+    runbook: Advice | None = None
+    """Its text; absent for what a user's own rules find."""
 
 
 class FeedLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     algo: str | None = None
     state: str
-    """How fresh it is, as `Link.state`."""
+    """How fresh it is, as `Link.state`; `paused` or `stalled` where training does not go on."""
     outcome: str | None = None
     update: int | None = None
     n_envs: int | None = None

@@ -30,6 +30,8 @@ SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 _RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "silent": 2, "lost": 3}
 _OLD: Final = ("stale", "silent", "lost")
+HALTED: Final = ("paused", "stalled")
+"""Telemetry comes: its age is not how long training is halted, which the verdict states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Freshness:
     """Whether what is shown is fresh, in one word, and the age of its data."""
 
     state: str
-    """`live`, `slow`, `catching_up`, `stale`, `silent`, `lost` or `ended`."""
+    """`live`, `slow`, `catching_up`, `paused`, `stalled`, `stale`, `silent`, `lost` or `ended`."""
     age_s: float | None
     cut_off: bool = False
     """The data stopped coming to this terminal, whatever the collector last sent of it."""
@@ -56,7 +58,7 @@ class Freshness:
         """What the word means to the eye."""
         roles = {
             "live": Role.OK, "slow": Role.WARN, "catching_up": Role.WARN, "silent": Role.WARN,
-            "ended": Role.TEXT,
+            "ended": Role.TEXT, "paused": Role.INFO,
         }  # fmt: skip
         if self.state.startswith("replay"):
             return Role.INFO
@@ -77,7 +79,7 @@ class Freshness:
             if self.simulated:
                 return self.brief if shown == "REPLAY" else f"SIMULATED {shown}"
             return shown
-        if self.age_s is None:
+        if self.age_s is None or self.state in HALTED:
             return self.brief
         ended = self.state == "ended"
         return f"{self.brief} {duration(self.age_s, coarse=True) if ended else age(self.age_s)}"
@@ -94,7 +96,7 @@ def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshne
     patience_s = STALE_S if connected else SLOW_S
     here = "stale" if waited_s >= patience_s else "slow" if waited_s >= SLOW_S else "live"
     cut_off = _RANK[here] > _RANK.get(link.state, 0)
-    return Freshness(state=here if cut_off else link.state, age_s=total, cut_off=cut_off and here == "stale")
+    return Freshness(state=here if cut_off else link.word, age_s=total, cut_off=cut_off and here == "stale")
 
 
 def replayed(link: Link, playback: Playback, *, simulated: bool = False) -> Freshness:

@@ -21,6 +21,7 @@ from overwatch.catalog.stages import Tone
 from overwatch.snapshot import Slot
 from overwatch.tui.text import Role, Span, cells, clean, cut, left
 
+_BEYOND: Final = 1e15
 ABSENT: Final = "–"
 BARS: Final = "▁▂▃▄▅▆▇█"
 
@@ -165,7 +166,9 @@ def _level(value: float, low: float, high: float) -> int:
 
 
 def short(value: float) -> str:
-    """Three digits and an SI prefix: `31.2k`, `812k`, `1.43G`, `42`."""
+    """Three digits and an SI prefix: `31.2k`, `812k`, `1.43G`, `42`; beyond all prefixes `7.6e18`."""
+    if abs(value) >= _BEYOND:
+        return f"{value:.1e}".replace("e+", "e")
     for scale, letter in PREFIXES:
         if abs(value) >= scale:
             scaled = value / scale

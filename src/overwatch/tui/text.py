@@ -14,6 +14,7 @@ from rich.cells import get_character_cell_size
 
 _MOST_MARKS: Final = 2
 """Combining marks kept on one character; more only hide the lines above and below."""
+_OF_NUMBERS: Final = "0123456789.,+-%"
 _UNSAFE: Final = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -95,6 +96,16 @@ def head(text: str, width: int) -> str:
     return text
 
 
+def whole_head(text: str, width: int) -> str:
+    """The longest start of `text` in `width` cells that ends in no part of a number: `12` is not `1234`."""
+    kept = head(text, width)
+    after = text[len(kept) : len(kept) + 1]
+    if not (kept and (after.isalnum() or after in _OF_NUMBERS) and kept[-1] in _OF_NUMBERS):
+        return kept
+    before = kept.rstrip(_OF_NUMBERS)
+    return before if before.strip() else kept
+
+
 def tail(text: str, width: int) -> str:
     """The longest end of `text` that fits in `width` cells and begins with a character of its own."""
     start = len(text)
@@ -113,7 +124,7 @@ def cut(text: str, width: int) -> str:
     """A message: cut at its end, with `…`, where it is longer than `width` cells."""
     if cells(text) <= width:
         return text
-    return head(text, width - 1) + "…" if width > 0 else ""
+    return whole_head(text, width - 1) + "…" if width > 0 else ""
 
 
 def cut_middle(text: str, width: int) -> str:
@@ -168,7 +179,7 @@ def fit(spans: Iterable[Span], width: int) -> Line:
     for span in spans:
         size = cells(span.text)
         if used + size > width:
-            short = head(span.text, width - used)
+            short = whole_head(span.text, width - used)
             line.append(Span(short, span.role))
             used += cells(short)
             break

@@ -4,6 +4,8 @@ export const ABSENT = "–";
 const BARS = "▁▂▃▄▅▆▇█";
 /** @type {[number, string][]} */
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+/** @type {[number, string][]} */
+const LARGE = [[1e12, "T"], [1e15, "P"], [1e18, "E"]];
 
 /** As Python writes it: the nearest, and of two that are as near the even one. @param {number} value @param {number} digits */
 function rounded(value, digits) {
@@ -27,9 +29,10 @@ export function percent(value) {
   return value === null || value === undefined ? ABSENT : `${fixed(100 * value, 0)}%`;
 }
 
-/** Three digits and a prefix: `31.2k`, `1.43G`, `42`. @param {number | null | undefined} value */
+/** Three digits and a prefix: `31.2k`, `1.43G`, `42`; beyond all `7.6e18`. @param {number | null | undefined} value */
 export function short(value) {
   if (value === null || value === undefined) return ABSENT;
+  if (Math.abs(value) >= 1e15) return spec(value, ".1e").replace("e+", "e");
   for (const [scale, letter] of PREFIXES) {
     if (Math.abs(value) >= scale) {
       const scaled = Math.abs(value / scale);
@@ -194,5 +197,10 @@ export function formatted(value, how, width = 9) {
     if (text.length <= width) return text;
   }
   text = spec(value, `${sign}.0e`).replace(/e([+-])0?/, (_, way) => (way === "-" ? "e-" : "e"));
-  return text.length <= width ? text : text.replace(/^\++/, "");
+  if (text.length <= width) return text;
+  for (const [large, of] of LARGE) {
+    const part = [".1f", ".0f"].map((one) => bare(spec(value / large, one))).find((one) => one.length < width && Number(one));
+    if (part) return part + of;
+  }
+  return text.replace(/^\++/, "");
 }

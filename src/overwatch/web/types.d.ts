@@ -87,6 +87,7 @@ export interface Source {
 /** Whether what is shown is fresh. */
 export interface Link {
   readonly state: string;
+  readonly halted: string | null;
   readonly data_age_s: number | null;
   readonly lag_s: number | null;
   readonly last_at: number | null;
@@ -425,6 +426,13 @@ export interface Subject {
   readonly id: string | null;
 }
 
+/** The runbook of a finding. */
+export interface Advice {
+  readonly means: string;
+  readonly confirm: string;
+  readonly act: string;
+}
+
 /** One thing that is wrong, with the next step. */
 export interface Finding {
   readonly id: string;
@@ -440,6 +448,7 @@ export interface Finding {
   readonly cleared_at: number | null;
   readonly ended_at: number | null;
   readonly runbook_url: string | null;
+  readonly runbook: Advice | null;
 }
 
 /** One line of the raw feed, structured. */

@@ -1,6 +1,7 @@
 """Snapshots state what the state holds, in the words that views show."""
 
 import math
+import re
 from pathlib import Path
 
 import jsonschema
@@ -8,7 +9,8 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.catalog import Scope, key_of, name_of
+from overwatch.catalog import ROWS, Metric, Scope, key_of, name_of
+from overwatch.catalog.metric import Limit
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import Column, Event, LogLine, Measured, Severity, scalars
 from overwatch.projection import project
@@ -169,6 +171,44 @@ def test_a_sentence_names_the_side_that_is_bad_and_digits_that_differ(last: floa
         fakes.policy(START_NS + i, index=i, explained_variance=value) for i, value in enumerate(values)
     ]
     assert _shown(events).verdict.text.replace("↓", "").replace("↑", "") == text
+
+
+LEVELS = [
+    pytest.param(row, preset, limit, id=f"{row.short}-{preset}-{limit.side.value}-{limit.value:g}")
+    for row in ROWS
+    if row.scope is Scope.POLICY
+    for preset, limits in {"ppo": row.limits, **row.presets}.items()
+    for levels in limits.sides
+    for limit in (levels.warning, levels.critical)
+    if limit is not None and not limit.relative
+]
+
+
+@pytest.mark.parametrize(("row", "preset", "limit"), LEVELS)
+def test_a_sentence_about_a_limit_is_true(row: Metric, preset: str, limit: Limit) -> None:
+    """Above, below, at it or back: by the side of the rule, in one unit, with digits that show it."""
+    is_above = limit.side.is_above
+    bad = limit.value + (1 if is_above else -1) * max(abs(limit.value), 1.0) / 2
+    for last in (math.nextafter(limit.value, bad), limit.value):
+        events: list[Event] = [fakes.started(START_NS, preset=preset)]
+        values = [bad] * 30 + [last]
+        events += [fakes.policy(START_NS + i, index=i, **{row.short: one}) for i, one in enumerate(values, 1)]
+        text = _shown(events).verdict.text
+        if text.startswith(("policy healthy", "nothing to judge")):
+            continue  # A row that is judged beside others alone.
+        cause = next(one for one in text.split(" · ") if one.startswith(row.label))
+        words = cause.removeprefix(row.label)
+        numbers = [float(one) for one in re.findall(r"[-+]?\d[\d.]*(?:e[-+]\d+)?", words)]
+
+        assert words.count("%") in (0, len(numbers)), cause
+        if " was " in words:
+            limit_shown, value = numbers
+            assert value <= limit_shown if " above " in words else value >= limit_shown, cause
+        elif " at its limit " in words:
+            assert numbers == [pytest.approx(limit.value * (100 if "%" in words else 1))], cause
+        else:
+            assert (" above " if is_above else " below ") in words, cause
+            assert numbers[0] > numbers[1] if is_above else numbers[0] < numbers[1], cause
 
 
 def test_a_selected_env_has_its_detail() -> None:

@@ -1,10 +1,16 @@
 """The grammar of small things: chips, sparklines, numbers, durations, words that stay whole."""
 
+import re
+
 import pytest
 
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
+from overwatch.diagnose import Assessment, assess
+from overwatch.events import Event
+from overwatch.projection import project
 from overwatch.snapshot import Limit, Reading, Slot
+from overwatch.tui import shot
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
@@ -17,6 +23,7 @@ from overwatch.tui.grammar import (
 )
 from overwatch.tui.panels.policy import judged
 from overwatch.tui.text import cells, clean, cut_middle, left, right
+from tests import fakes
 
 BLENDING = Slot(stage="blending", glyph="◑", blueprint="conv_small", alpha=0.42, age=31, gate="G3 0.55")
 
@@ -110,16 +117,38 @@ def test_numbers_shrink_and_are_never_cut(value: float, spec: str, width: int, t
     assert number(value, spec, width) == text
 
 
-def test_every_number_fits_its_column() -> None:
-    """Over all magnitudes and both signs, six cells are enough for a signed number."""
-    values = [
-        sign * mantissa * 10.0**power
-        for sign in (1, -1)
-        for mantissa in (1, 9.999)
-        for power in range(-12, 16)
-    ]
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("power", range(-12, 19))
+def test_a_number_keeps_its_magnitude_in_every_column(power: int, sign: int) -> None:
+    """At most as wide as its column, and no other number: 0 only where it is next to nothing."""
+    for value in (sign * 10.0**power, sign * 9.994 * 10.0**power):
+        for width in range(4, 13):
+            text = number(value, ".2f", width)
+            factor = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}.get(text[-1], 1.0)
+            read = float(text.rstrip("kMGTPE")) * factor
 
-    assert [value for value in values if len(number(value, "+.2f", 6)) > 6] == []
+            assert len(text) <= width
+            assert read == pytest.approx(value, rel=0.25, abs=0.005), text
+
+
+@pytest.mark.parametrize("value", [-5.76451584e18, 9.4e15, -576_451_584.0, 1e-12])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_no_view_cuts_a_number_in_its_middle(size: tuple[int, int], value: float) -> None:
+    """Whatever a program reports, on each page: a shorter number, or none."""
+    events: list[Event] = [fakes.started(fakes.START_NS, n_envs=2, updates=100)]
+    for update in range(1, 13):
+        at = fakes.START_NS + update * fakes.SECOND
+        moved = value * (1 + update / 100)
+        names = ("episode_return", "kl_divergence", "value_loss", "grad_norm", "entropy")
+        events.append(fakes.policy(at, update, **dict.fromkeys(names, moved)))
+        events.append(fakes.envs(at, range(2), update, reward=[moved] * 2, metric=[moved] * 2))
+        events.append(fakes.ended(at, range(2), [moved, -moved]))
+    state = fakes.folded(events)
+    judged_run = assess(state, Assessment(), state.last_stamp + fakes.SECOND // 2)
+    for key in ((), ("P",), ("enter",), ("c",), ("A",), ("R",)):
+        drawn = shot(lambda view: project(state, judged_run, view), "text", size, key)
+        assert drawn is not None
+        assert re.findall(r"\S*\d[.,]?…", drawn) == [], key
 
 
 @pytest.mark.parametrize(

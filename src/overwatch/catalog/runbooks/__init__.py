@@ -16,7 +16,6 @@ from overwatch.catalog.runbooks.book import Runbook
 __all__ = [
     "ALERTS",
     "ALL",
-    "PAGE",
     "RUNBOOKS",
     "Runbook",
     "has_runbook",
@@ -25,8 +24,6 @@ __all__ = [
     "runbook_of_row",
 ]
 
-PAGE: Final = "docs/runbooks.md"
-"""Where the texts can be read, below the project's root."""
 RUNBOOKS: Final[Mapping[str, Runbook]] = MappingProxyType(
     {entry.code: entry for area in (policy, fleet, machines, run, services) for entry in area.ENTRIES}
 )

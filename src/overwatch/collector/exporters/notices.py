@@ -95,7 +95,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         finding = self.finding
         lines = [_line(self.headline), f"about: {_line(self._about)}", "", _line(finding.message)]
         lines += [f"- {_line(factor)}" for factor in finding.factors]
-        if self.status == "started" and finding.hint:
+        if self.status != "ended" and finding.hint:
             lines += ["", f"Next: {_line(finding.hint)}"]
         moment = datetime.fromtimestamp(self.at, UTC).isoformat(sep=" ", timespec="seconds")
         lines += ["", f"code {_line(finding.code)}, {moment}", *self._others]
@@ -120,7 +120,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
             f"{mark} *{finding.code}* {status} · run `{_plain(self.run_id)}` · {_plain(self._about)}",
             _plain(finding.message),
         ]
-        if self.status == "started" and finding.hint:
+        if self.status != "ended" and finding.hint:
             lines.append(f"→ {_plain(finding.hint)}")
         return "\n".join(lines + self._others)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from overwatch.catalog.alerts import Area, alert_name
-from overwatch.catalog.runbooks import ALL, runbook
+from overwatch.catalog.runbooks import ALL, Runbook, runbook
 from overwatch.generate.rules.series import Input
 
 
@@ -40,11 +40,20 @@ class Alert:
     @property
     def description(self) -> str:
         """What it means, for the run or job that it fires of."""
+        owner = "Run {{ $labels.rl_run_id }}" if "rl_run_id" in self.by else "Job {{ $labels.job }}"
+        return f"{owner}: {self._book.means}" + (f" {self.more}" if self.more else "")
+
+    @property
+    def runbook(self) -> str:
+        """How to confirm it and what to do."""
+        return f"Confirm: {self._book.confirm} Do: {self._book.act}"
+
+    @property
+    def _book(self) -> Runbook:
         text = ALL.get(self.code) or runbook(self.code)
         if text is None:
             raise LookupError(f"{self.code} has no runbook; write one in overwatch.catalog.runbooks")
-        owner = "Run {{ $labels.rl_run_id }}" if "rl_run_id" in self.by else "Job {{ $labels.job }}"
-        return f"{owner}: {text.means}" + (f" {self.more}" if self.more else "")
+        return text
 
     @property
     def run(self) -> str:

@@ -62,7 +62,7 @@ def annotations(alert: Alert, plan: Plan) -> dict[str, str]:
     return {
         "summary": alert.summary,
         "description": alert.description,
-        "runbook_url": f"{plan.runbooks}#{anchor}",
+        **({"runbook_url": f"{plan.runbooks}#{anchor}"} if plan.runbooks else {"runbook": alert.runbook}),
         "dashboard_url": f"{plan.grafana}{board.path(run)}",
     }
 

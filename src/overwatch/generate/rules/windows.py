@@ -38,8 +38,8 @@ class Plan:
     """Scrape job of the page of runs."""
     collector_job: str = "overwatch-collector"
     """Scrape job of the collector's own page."""
-    runbooks: str = "docs/runbooks.md"
-    """Where the runbooks can be read; an anchor is added."""
+    runbooks: str = ""
+    """Where the runbooks can be read; an anchor is added. Without it an alert has the text itself."""
     grafana: str = "http://127.0.0.1:3000"
     """Where the boards are."""
 

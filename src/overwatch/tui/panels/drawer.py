@@ -145,11 +145,10 @@ def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         ("next", clean(finding.hint)),
         ("because", " · ".join(map(clean, finding.factors))),
         ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
-        ("runbook", clean(finding.runbook_url or "")),
     ]
     known = runbook(finding.code)
     if known is not None:
-        parts += [("", known.means), ("", f"Confirm: {known.confirm}"), ("", f"Do: {known.act}")]
+        parts += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
     lines = labelled(parts, _LABEL, width)
     about = finding.subject
     lane = next(

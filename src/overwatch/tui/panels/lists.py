@@ -14,7 +14,7 @@ from overwatch.catalog.runbooks import runbook
 from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
 from overwatch.tui.comparison import Comparison, Row
-from overwatch.tui.context import Context, Frame, PickAt
+from overwatch.tui.context import HALTED, Context, Frame, PickAt
 from overwatch.tui.curve import dotted, scale
 from overwatch.tui.grammar import ABSENT, age, clock, number, quoted, severity, sparkline
 from overwatch.tui.panels.alarms import subject
@@ -106,12 +106,12 @@ def _run(run: RunLine, watched: str | None, ctx: Context) -> list[Span]:
         task, algo = clean(run.task or ABSENT), clean(run.algo or ABSENT)
         spans.append(Span(f"{left(cut_middle(task, 20), 20)} {left(algo, 8)} "))
     state = clean(run.outcome or run.state).upper().replace("_", " ")
-    if run.data_age_s is not None:
+    if run.data_age_s is not None and run.state not in HALTED:
         is_over = run.state == "ended"
         state += f" {duration(run.data_age_s, coarse=True) if is_over else age(run.data_age_s)}"
     spans.append(Span(left(state, 12) + " "))
-    update = ABSENT if run.update is None else f"{run.update:,}"
-    envs = ABSENT if run.n_envs is None else f"{run.n_envs:,}"
+    update = ABSENT if run.update is None else number(run.update, ",.0f", 8)
+    envs = ABSENT if run.n_envs is None else number(run.n_envs, ",.0f", 7)
     spans.append(Span(f"{right(update, 8)} {right(envs, 7)}  "))
     archived = [Span("  archived", Role.MUTED)] if run.archived else []
     return [*spans, severity(run.severity), *archived, Span(f"  {clean(run.text)}")]

@@ -54,7 +54,7 @@ function when({ time }, one) {
 
 /** @param {Snapshot} snapshot @param {Finding} one @returns {import("./parts.js").Row[]} */
 function about(snapshot, one) {
-  const { subject: { scope, id }, runbook_url: url } = one;
+  const { subject: { scope, id }, runbook_url: url, runbook } = one;
   const reading = scope === "policy" ? snapshot.policy[id ?? ""] : undefined;
   const moment = momentOf(snapshot.run.run_id, one.since);
   const limit = reading?.limit ? `, limit ${reading.limit.text}` : "";
@@ -67,9 +67,10 @@ function about(snapshot, one) {
     ["next", one.hint],
     ["because", one.factors.join(" · ")],
     ["also", one.symptoms ? `${whole(one.symptoms)} symptoms counted under it` : ""],
+    ["means", runbook?.means ?? ""], ["confirm", runbook?.confirm ?? ""], ["do", runbook?.act ?? ""],
     ["about", { text: subject(one.subject), to }],
     ["value", reading ? `${reading.text}${limit} ${sparkline(reading.history, 10, reading.scale)}` : ""],
-    ["runbook", url && /^https?:\/\//i.test(url) ? { text: url, href: url } : url ?? ""],
+    ["runbook", url && /^https?:\/\//i.test(url) ? { text: url, href: url } : ""],
   ];
 }
 

@@ -65,9 +65,9 @@ export const panel = {
       const { state: is, reason, since } = ctx.source.connection;
       const isCut = is !== "up";
       const waited = (Date.now() - since) / 1000;
-      const at = ctx.link.place.at ? `at ${new Date(time * 1000).toISOString()}` : `${link.state} ${duration(link.data_age_s)}`;
+      const at = ctx.link.place.at ? `at ${new Date(time * 1000).toISOString()}` : link.halted ?? `${link.state} ${duration(link.data_age_s)}`;
       put(state, isCut ? `disconnected ${duration(waited)}` : at);
-      attr(state, "data-state", isCut ? "stale" : link.state);
+      attr(state, "data-state", isCut ? "stale" : link.halted ?? link.state);
       const worst = isCut ? "critical" : of_.severity;
       put(word, severity(worst));
       put(text, isCut ? `collector silent for ${duration(waited)}; reconnecting. ${reason}` : moments(of_.text, time));
