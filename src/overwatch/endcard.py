@@ -1,4 +1,4 @@
-"""The end of a run in five lines, for its trainer's terminal: how, how well, what stood, where time went.
+"""The end of a run in five lines, for its trainer's terminal: how, how well, open problems, where time went.
 
 Made of the run's last snapshot, or of what its trainer knows by itself where no collector answered. Pure.
 Must not know who prints it.
@@ -27,10 +27,10 @@ def card(snapshot: Snapshot, look: str, best: str | None = None) -> list[str]:
     run = snapshot.run
     return [
         f"run {run.run_id} {ending(run.outcome, run.reason, _extent(snapshot))}",
-        f"  return  {_return(snapshot, best)}",
-        f"  stood   {_stood(snapshot)}",
-        f"  time    {_time(snapshot)}",
-        f"  look    {look}",
+        f"  return    {_return(snapshot, best)}",
+        f"  problems  {_stood(snapshot)}",
+        f"  time      {_time(snapshot)}",
+        f"  look      {look}",
     ]
 
 
@@ -58,7 +58,7 @@ def _stood(snapshot: Snapshot) -> str:
     standing = [one for one in snapshot.findings if one.cleared_at is None and one.code not in _ENDS]
     standing.sort(key=lambda one: (_ORDER.get(one.severity, len(_ORDER)), one.since, one.id))
     if not standing:
-        return "nothing else" if snapshot.run.outcome in ("failed", "lost") else "nothing"
+        return "no other" if snapshot.run.outcome in ("failed", "lost") else "none"
     more = f" · {len(standing) - 1} more" if len(standing) > 1 else ""
     return f"{_finding(standing[0], snapshot.time)}{more}"
 

@@ -35,10 +35,10 @@ def test_a_run_that_went_well_in_five_lines() -> None:
     """How it ended, its return and best, what stood, where the time went, what to type next."""
     assert card(snapshot(outcome="completed"), "overwatch tui", "+219 at update 81") == [
         "run r completed after 140 updates, 12m04s",
-        "  return  +214, best +219 at update 81",
-        "  stood   nothing",
-        "  time    rollout 70%, update 30%",
-        "  look    overwatch tui",
+        "  return    +214, best +219 at update 81",
+        "  problems  none",
+        "  time      rollout 70%, update 30%",
+        "  look      overwatch tui",
     ]
 
 
@@ -55,14 +55,14 @@ def test_what_stood_is_the_worst_that_was_not_cleared() -> None:
         "overwatch tui",
     )  # fmt: skip
     assert lines[0] == "run r failed after 140 updates, 12m04s: RuntimeError: CUDA error 700"
-    assert lines[2] == "  stood   CRITICAL gpu gpu0: it has collapse (open 1m at the end) · 1 more"
+    assert lines[2] == "  problems  CRITICAL gpu gpu0: it has collapse (open 1m at the end) · 1 more"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "lost"])
 def test_where_nothing_stood_but_the_end_that_is_the_line(outcome: str) -> None:
     """A failure is not repeated."""
     lines = card(snapshot(finding(f"run-{outcome}", "critical", 1000.0), outcome=outcome), "overwatch tui")
-    assert lines[2] == "  stood   nothing else"
+    assert lines[2] == "  problems  no other"
 
 
 def test_what_was_not_sent_is_named_with_the_call_that_sends_it() -> None:
@@ -77,7 +77,7 @@ def test_many_phases_are_four_and_the_rest() -> None:
     """The largest first."""
     phases = tuple(PhaseTimes(name=str(n), counts=(), total_s=10.0) for n in range(10))
     lines = card(msgspec.structs.replace(snapshot(outcome="completed"), phases=phases), "overwatch tui")
-    assert lines[3] == "  time    0 10%, 1 10%, 2 10%, 3 10%, other 60%"
+    assert lines[3] == "  time      0 10%, 1 10%, 2 10%, 3 10%, other 60%"
 
 
 def test_a_run_that_goes_on_has_no_end() -> None:

@@ -459,8 +459,8 @@ def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[P
         subject=f"rank {first.rank}",
         at=first.at,
         message=(
-            f"rank {first.rank} {first.doing} for {duration(first.for_s)}, usual {duration(first.usual_s)}"
-            f"{waiting}"
+            f"training hangs: rank {first.rank} {first.doing} for {duration(first.for_s)}, "
+            f"usually {duration(first.usual_s)}{waiting}"
         ),
         hint="its process lives: look at its stack (py-spy dump), at the others' logs, at storage",
         symptoms=others,

@@ -76,7 +76,7 @@ class Terminal:
         if fate.dropped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(fate.dropped.items()))
             lines.append(f"  lost    {reasons}")
-        where = f"  look    overwatch tui --run {shlex.quote(self._run_id)}"
+        where = f"  look      overwatch tui --run {shlex.quote(self._run_id)}"
         return lines or [f"{where}, where the collector's view is reached"]
 
 

@@ -7,7 +7,7 @@ Must not know panels, widths of the terminal, or colours.
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from enum import Enum
 from typing import Final
 
@@ -186,6 +186,12 @@ def clock(unix_s: float, zone: tzinfo | None, *, millis: bool) -> str:
     """Time of day in `zone`, `None` meaning this machine's."""
     when = datetime.fromtimestamp(unix_s, UTC).astimezone(zone)
     return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}" if millis else f"{when:%H:%M:%S}"
+
+
+def zoned(unix_s: float, zone: tzinfo | None) -> str:
+    """Time of day with its zone: `17:33:59 UTC+01:00`."""
+    when = datetime.fromtimestamp(unix_s, UTC).astimezone(zone)
+    return f"{when:%H:%M:%S} {timezone(when.utcoffset() or timedelta())}"
 
 
 def date(unix_s: float, zone: tzinfo | None) -> str:

@@ -109,6 +109,13 @@ export function clock(unix, how = {}) {
   return how.millis ? `${text}.${String(when.getMilliseconds()).padStart(3, "0")}` : text;
 }
 
+/** Time of day with its zone: `17:33:59 UTC+01:00`. @param {number} unix */
+export function zoned(unix) {
+  const ahead = -dated(unix).getTimezoneOffset();
+  const [hours, minutes] = [Math.trunc(Math.abs(ahead) / 60), Math.abs(ahead) % 60].map(two);
+  return `${clock(unix)} UTC${ahead ? `${ahead < 0 ? "-" : "+"}${hours}:${minutes}` : ""}`;
+}
+
 /** @param {number} value */
 const two = (value) => String(value).padStart(2, "0");
 

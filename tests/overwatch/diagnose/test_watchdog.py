@@ -79,7 +79,7 @@ def test_a_phase_that_does_not_end_is_a_stall() -> None:
     """Twenty seconds in a phase of one, while the process goes on speaking: what, who, for how long."""
     judged = _judged(_run({0: [*_loop(10), *_beats(range(41))]}))
 
-    assert _found(judged) == {"training-stalled": "rank 0 in collect for 20s, usual 1s"}
+    assert _found(judged) == {"training-stalled": "training hangs: rank 0 in collect for 20s, usually 1s"}
 
 
 @pytest.mark.parametrize(("for_s", "severity"), [(21, "warning"), (125, "critical")])
@@ -129,7 +129,7 @@ def test_a_collect_whose_steps_stop_is_a_stall(repeated: int) -> None:
     ]
     judged = _judged(_run({0: [*_loop(10), *_beats(range(51)), *steps]}))
 
-    assert _found(judged) == {"training-stalled": "rank 0 in collect for 25s, usual 1s"}
+    assert _found(judged) == {"training-stalled": "training hangs: rank 0 in collect for 25s, usually 1s"}
 
 
 def test_steps_of_another_role_show_nothing_of_the_trainer() -> None:
@@ -226,7 +226,7 @@ def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
 
     assert _found(_judged(_run({0: [*reported, again, *_beats(range(50, 75))]}))) == {}
     assert _found(_judged(_run({0: [*reported, again, *_beats(range(50, 92))]}))) == {
-        "training-stalled": "rank 0 in eval for 41s, usual 5s"
+        "training-stalled": "training hangs: rank 0 in eval for 41s, usually 5s"
     }
     assert set(_found(_judged(_run({0: [*_loop(10), first, *_beats(range(20, 2000))]})))) == {
         "training-stalled"
@@ -256,7 +256,7 @@ def test_the_rank_that_stopped_first_is_named() -> None:
     state = _run({0: [*_loop(10), *_beats(range(42))], 1: [*_loop(9), *_beats(range(42))]})
 
     assert _found(_judged(state)) == {
-        "training-stalled": "rank 1 in collect for 23s, usual 1s; 1 other rank stopped after it"
+        "training-stalled": "training hangs: rank 1 in collect for 23s, usually 1s; 1 other rank stopped after it"
     }
 
 

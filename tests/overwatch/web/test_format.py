@@ -91,6 +91,7 @@ def rows() -> Iterator[Row]:
         moment = dice.uniform(1.6e9, 2e9)
         for millis in (False, True):
             yield "clock", [moment, {"millis": millis}], grammar.clock(moment, UTC, millis=millis)
+        yield "zoned", [moment], grammar.zoned(moment, UTC)
     ctx = Context(width=80, height=24, fresh=freshness(scenario.healthy().link, 0.0), zone=UTC)
     for _ in range(100):
         now = scenario.NOW + dice.uniform(-1e5, 1e5)

@@ -93,7 +93,7 @@ def _title(findings: Sequence[Finding], ctx: Context) -> Line:
     num_open = sum(finding.cleared_at is None for finding in findings)
     if ctx.compact:
         most = min(9, len(findings))
-        opens = [Span("1 opens" if most == 1 else f"1-{most} open", Role.MUTED)] if most else []
+        opens = [Span("key 1 opens" if most == 1 else f"keys 1-{most} open", Role.MUTED)] if most else []
         return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", opens, ctx.width)
     note = "causes first, symptoms counted" if findings else "none"
     if any(finding.ended_at is not None for finding in findings):

@@ -23,6 +23,7 @@ from overwatch.tui.grammar import (
     sparkline,
     status,
     status_counts,
+    zoned,
 )
 from overwatch.tui.panels import detail, growth
 from overwatch.tui.panels.alarms import subject
@@ -141,7 +142,7 @@ def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         ago = f"open for {duration(max(0.0, finding.ended_at - finding.since))} when the run ended"
     parts = [
         ("what", clean(finding.message)),
-        ("when", ago),
+        ("when", f"{ago}, since {zoned(finding.since, ctx.zone)}"),
         ("next", clean(finding.hint)),
         ("because", " · ".join(map(clean, finding.factors))),
         ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
@@ -170,7 +171,7 @@ def lane_text(lane: Lane, width: int) -> list[Line]:
     """What holds a lane back, and how its utilisation went."""
     lines: list[Line] = []
     if (bound := lane.bound) is not None:
-        sure = "" if bound.confidence is None else f", confidence {bound.confidence:.2f}"
+        sure = "" if not bound.confidence else f", confidence {bound.confidence:.2f}"
         parts = [
             ("bound", f"{clean(bound.state)} {clean(bound.mark)}".rstrip() + sure),
             ("why", clean(bound.why or "")),

@@ -62,7 +62,7 @@ def _global(bound: Bound | None, ctx: Context) -> list[Span]:
         return []
     if ctx.fresh.old:
         return [Span("global unknown ?", Role.MUTED)]
-    sure = "" if bound.confidence is None else f" confidence {bound.confidence:.2f}"
+    sure = "" if not bound.confidence else f" confidence {bound.confidence:.2f}"
     return [Span("global ", Role.MUTED), *_bound(bound), Span(sure, Role.MUTED)]
 
 

@@ -1,7 +1,7 @@
 /** All about one finding: what, since when, why, and what to do; and the button that acknowledges it. */
 
 import { attr, h, put } from "../dom.js";
-import { clock, duration, sparkline, whole } from "../format.js";
+import { duration, sparkline, whole, zoned } from "../format.js";
 import { subject } from "./alarms.js";
 import { CLOSED, facts, severity } from "./parts.js";
 
@@ -62,7 +62,7 @@ function about(snapshot, one) {
     scope === "host" ? { ...CLOSED, lane: "host" } : undefined;
   return [
     ["what", one.message],
-    ["when", [when(snapshot, one), { text: `since ${clock(one.since)}`, to: moment }]],
+    ["when", [when(snapshot, one), { text: `since ${zoned(one.since)}`, to: moment }]],
     ["state", standing(one)],
     ["next", one.hint],
     ["because", one.factors.join(" · ")],

@@ -1,4 +1,4 @@
-/** All runs of this collector: state, progress, verdict; each a link. */
+/** All runs of this collector, the worst first: state, progress, verdict; each a link. */
 
 import { h, put } from "../dom.js";
 import { duration, whole, ABSENT } from "../format.js";
@@ -7,9 +7,14 @@ import { polled, table } from "./parts.js";
 
 /** @import { RunLine } from "../types.js" */
 
+/** States of training that are not about the age of telemetry. */
+const HALTED = ["paused", "stalled"];
 const EVERY_MS = 2000;
 /** What belongs to one run, and is left behind with it. */
 const OF_RUN = { at: "", env: "", slot: "", lane: "", finding: "", from: "", to: "", first: "" };
+
+/** The worst first, and of those as bad the runs that go on. @param {RunLine} run */
+const place = ({ severity, outcome }) => 2 * ["critical", "warning", "info", "ok"].indexOf(severity) + Number(outcome !== null);
 
 bind([{ keys: ["N"], shown: "N", does: "the next run", run: (ctx) => void next(ctx) }]);
 
@@ -31,7 +36,7 @@ export const panel = {
       ["run", ({ run_id: run }) => ({ text: run, to: { ...OF_RUN, page: "flight", run },
         isHere: ctx.snapshot?.run.run_id === run })],
       ["task", (run) => run.task ?? ABSENT], ["algo", (run) => run.algo ?? ABSENT],
-      ["state", (run) => (run.outcome ?? run.state) + age(run.data_age_s)],
+      ["state", (run) => (run.outcome ?? run.state) + (HALTED.includes(run.state) ? "" : age(run.data_age_s))],
       ["update", (run) => whole(run.update), "num"], ["envs", (run) => whole(run.n_envs), "num"],
       ["", ({ severity }) => ({ text: severity, is: severity })],
       ["verdict", (run) => run.text + (run.archived ? " (archived)" : ""), "long"],
@@ -39,7 +44,7 @@ export const panel = {
     ], (/** @type {RunLine} */ run) => run.run_id);
     const ask = polled(EVERY_MS, () => ctx.source.ask("runs").then(({ runs }) => {
       put(title, `Runs ${runs.length}`);
-      list.update(runs);
+      list.update([...runs].sort((one, other) => place(one) - place(other)));
     }, (error) => ctx.note(`the list of runs: ${error.message}`)));
     return { node: h("section", { "aria-label": "Runs" }, title, list.node), update: () => ask() };
   },

@@ -22,7 +22,7 @@ const state = (bound) => `${bound.state} ${bound.mark}`.trim();
 function globally({ system: { bound } }, isOld) {
   if (!bound) return "";
   if (isOld) return "global unknown ?";
-  return `global ${state(bound)}${bound.confidence === null ? "" : ` confidence ${fixed(bound.confidence)}`}`;
+  return `global ${state(bound)}${!bound.confidence ? "" : ` confidence ${fixed(bound.confidence)}`}`;
 }
 
 /** Why no lane has readings, where the machine has sent that. @param {Snapshot} snapshot */
