@@ -157,22 +157,6 @@ def test_the_policy_in_the_banner_has_three_decimals() -> None:
     assert _shown(events).verdict.text == "KL 0.023 above 0.015"
 
 
-@pytest.mark.parametrize(
-    ("last", "text"),
-    [
-        (-0.4, "expl var -0.40 below 0"),
-        (-0.000_4, "expl var -0.0004 below 0"),
-    ],
-)
-def test_a_sentence_names_the_side_that_is_bad_and_digits_that_differ(last: float, text: str) -> None:
-    """A value a hair from its limit is not written as the limit."""
-    values = [0.5] * 20 + [-0.4] * 12 + [last]
-    events: list[Event] = [
-        fakes.policy(START_NS + i, index=i, explained_variance=value) for i, value in enumerate(values)
-    ]
-    assert _shown(events).verdict.text.replace("↓", "").replace("↑", "") == text
-
-
 LEVELS = [
     pytest.param(row, preset, limit, id=f"{row.short}-{preset}-{limit.side.value}-{limit.value:g}")
     for row in ROWS

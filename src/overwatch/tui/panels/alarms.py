@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import runbook
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Snapshot, Subject
 from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, AlarmAt, Context, Frame
@@ -108,6 +109,19 @@ def subject(of: Subject) -> str:
         return scope
     name = clean(of.id)
     return name if scope in ("gpu", "host") else f"{scope} {name}"
+
+
+def advice(of: Finding) -> list[tuple[str, str]]:
+    """What to do about a finding, its evidence and its runbook: labels with texts, empty where unknown."""
+    rows = [
+        ("next", of.hint),
+        ("because", " · ".join(of.factors)),
+        ("also", f"{of.symptoms:,} symptoms counted under it" if of.symptoms else ""),
+    ]
+    known = runbook(of.code)
+    if known is not None:
+        rows += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
+    return [(label, clean(text)) for label, text in rows]
 
 
 def _row(place: int, finding: Finding, now: float, hint_at: int, width: int) -> Line:

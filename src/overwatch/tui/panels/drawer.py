@@ -8,7 +8,6 @@ from typing import assert_never
 
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
-from overwatch.catalog.runbooks import runbook
 from overwatch.snapshot import FeedLine, Finding, Lane, Snapshot, Spread
 from overwatch.tui.context import COMPACT_BELOW, Context, Frame, HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.grammar import (
@@ -26,7 +25,7 @@ from overwatch.tui.grammar import (
     zoned,
 )
 from overwatch.tui.panels import detail, growth
-from overwatch.tui.panels.alarms import subject
+from overwatch.tui.panels.alarms import advice, subject
 from overwatch.tui.text import (
     Line,
     Role,
@@ -143,13 +142,8 @@ def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
     parts = [
         ("what", clean(finding.message)),
         ("when", f"{ago}, since {zoned(finding.since, ctx.zone)}"),
-        ("next", clean(finding.hint)),
-        ("because", " · ".join(map(clean, finding.factors))),
-        ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
+        *advice(finding),
     ]
-    known = runbook(finding.code)
-    if known is not None:
-        parts += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
     lines = labelled(parts, _LABEL, width)
     about = finding.subject
     lane = next(

@@ -10,14 +10,13 @@ from typing import Final
 
 from overwatch.analyse.effect import change
 from overwatch.catalog.durations import duration
-from overwatch.catalog.runbooks import runbook
 from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
 from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import HALTED, Context, Frame, PickAt
 from overwatch.tui.curve import dotted, scale
 from overwatch.tui.grammar import ABSENT, age, clock, number, quoted, severity, sparkline
-from overwatch.tui.panels.alarms import subject
+from overwatch.tui.panels.alarms import advice, subject
 from overwatch.tui.text import (
     Line,
     Role,
@@ -149,13 +148,7 @@ def _finding(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
 
 def _about(finding: Finding, ctx: Context) -> list[Line]:
     """Code, next step and evidence of one finding."""
-    parts = [("next", finding.hint)]
-    parts += [("because", " · ".join(finding.factors))]
-    parts += [("also", f"{finding.symptoms:,} symptoms counted under it")] if finding.symptoms else []
-    known = runbook(finding.code)
-    if known is not None:
-        parts += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
-    rows = ((f" {label}", clean(text)) for label, text in parts)
+    rows = ((f" {label}", text) for label, text in advice(finding))
     lines = [rule(clean(finding.code).upper(), [], ctx.width), *labelled(rows, 10, ctx.width, 2)]
     return lines[: max(8, ctx.height // 2)]
 
