@@ -256,7 +256,8 @@ def test_the_rank_that_stopped_first_is_named() -> None:
     state = _run({0: [*_loop(10), *_beats(range(42))], 1: [*_loop(9), *_beats(range(42))]})
 
     assert _found(_judged(state)) == {
-        "training-stalled": "training hangs: rank 1 in collect for 23s, usually 1s; 1 other rank stopped after it"
+        "training-stalled": "training hangs: rank 1 in collect for 23s, usually 1s; "
+        "1 other rank stopped after it"
     }
 
 

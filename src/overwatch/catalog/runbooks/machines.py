@@ -9,7 +9,8 @@ ENTRIES: Final = (
         code="thermal-throttle",
         means="The device slows itself down because it is too hot; lanes that share a barrier wait for it.",
         confirm=(
-            "Its throttle reasons name heat, and its clock is below its maximum; others are not throttled."
+            "See `nvidia-smi -q -d PERFORMANCE`: it reports thermal slowdown, the clock is below its "
+            "maximum, and other GPUs are not throttled."
         ),
         act="Check fans, airflow and dust; lower its power cap; move the work until it is cool.",
     ),

@@ -7,7 +7,7 @@ from overwatch.catalog.runbooks.book import Runbook
 ENTRIES: Final = (
     Runbook(
         code="non-finite",
-        means="The trainer sent a value that must be a number and is none. It never heals by itself.",
+        means="The trainer sent NaN or an infinity where numbers must be finite. It never heals by itself.",
         confirm="The message names how many and the last field; the feed shows which one was first.",
         act=(
             "Stop and reload the newest checkpoint from before it; lower the learning rate, clip gradients, "

@@ -139,7 +139,7 @@ FEDERATION = Dashboard(
             steps=_SHARES,
         ),
         figure(
-            "GPUs that rest",
+            "Idle GPUs",
             "How many GPUs of all clusters ran nothing of late although runs hold them; the lanes show why.",
             f"sum({_of('overwatch:fleet_gpus_idle:rate')}) {_NONE}",
         ),

@@ -70,7 +70,7 @@ _NUMBERS = (
     ),
     replace(
         _number(
-            "GPUs that rest",
+            "Idle GPUs",
             "How many GPUs ran nothing on average of late although runs hold them; the lanes show why.",
             f"sum({_IDLE}) {_OF_A_PROBLEM}",
             words.CALM,
@@ -164,7 +164,7 @@ FLEET = Dashboard(
             to=Board.RUN,
         ),
         Panel(
-            title="GPUs that rest, by what holds them back",
+            title="Idle GPUs, by what holds them back",
             about="How many GPUs ran nothing on average, by the bound that held then: this is what "
             "waiting costs.",
             look=Look.LINES,

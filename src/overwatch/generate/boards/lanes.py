@@ -79,7 +79,7 @@ _TABLE = Panel(
 )
 
 _REST = Panel(
-    title="GPUs that rest, by what holds them back",
+    title="Idle GPUs, by what holds them back",
     about="How many GPUs ran nothing on average, by the bound that held then; the widest band is what to "
     "work on.",
     look=Look.LINES,

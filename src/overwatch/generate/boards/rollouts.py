@@ -66,7 +66,7 @@ ROLLOUTS = Dashboard(
         _number(
             ENVS_PAUSED,
             "Paused environments",
-            "Environments that rest because the queue is full; all of them for long means a slow trainer.",
+            "Environments that wait because the queue is full; all of them for long means a slow trainer.",
         ),
         _number(
             LEASES,

@@ -19,7 +19,7 @@ export const panel = {
     const node = h("section", { "aria-label": "Help" }, h("h2", {}, "Look"),
       choice(ctx, "theme", "Theme", [["", "as the system"], ["light", "light"], ["dark", "dark"]]),
       choice(ctx, "palette", "Colours", [["", "usual"], ["blind", "for the colour-blind"]]),
-      h("p", {}, h("button", { type: "button", onclick: () => ctx.login() }, "Give a token …"), " to read what is closed, or to acknowledge."),
+      h("p", {}, h("button", { type: "button", onclick: () => ctx.login() }, "Enter a token …"), " to view protected runs, or to acknowledge."),
       h("h2", {}, "Links"), h("p", {}, "The address holds what you see: run, moment, environment, filter, page. Who opens it sees the same."),
       h("h2", {}, "Keys"), h("div", { class: "wide" }, h("table", {}, h("tbody", {}, rows))));
     return { node, update: () => {} };
