@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 
 from overwatch.catalog import Stage
@@ -9,8 +10,8 @@ from overwatch.catalog.durations import duration
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import Event
 from overwatch.projection import project
-from overwatch.snapshot import Limit, Reading, Slot
-from overwatch.tui import shot
+from overwatch.snapshot import Limit, Link, Reading, Slot
+from overwatch.tui import once, shot
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
@@ -24,6 +25,7 @@ from overwatch.tui.grammar import (
 from overwatch.tui.panels.policy import judged
 from overwatch.tui.text import cells, clean, cut_middle, left, right
 from tests import fakes
+from tests.overwatch.tui import scenario
 
 BLENDING = Slot(stage="blending", glyph="◑", blueprint="conv_small", alpha=0.42, age=31, gate="G3 0.55")
 
@@ -149,6 +151,19 @@ def test_no_view_cuts_a_number_in_its_middle(size: tuple[int, int], value: float
         drawn = shot(lambda view: project(state, judged_run, view), "text", size, key)
         assert drawn is not None
         assert re.findall(r"\S*\d[.,]?…", drawn) == [], key
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_an_old_reading_that_fills_its_cell_is_whole(size: tuple[int, int]) -> None:
+    """All of the processor is not a tenth of it, marked as old or not."""
+    storm = scenario.storm()
+    assert storm.system.host is not None
+    host = msgspec.structs.replace(storm.system.host, cpu_utilization=1.0)
+    system = msgspec.structs.replace(storm.system, host=host)
+    old = msgspec.structs.replace(storm, system=system, link=Link(state="stale", data_age_s=14.0))
+
+    row = next(line for line in once(old, "text", *size).splitlines() if line.startswith("host"))
+    assert " 100%" in row
 
 
 @pytest.mark.parametrize(

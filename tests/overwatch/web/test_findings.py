@@ -5,7 +5,7 @@ import math
 import msgspec
 from playwright.sync_api import Page, expect
 
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Link, Snapshot
 from overwatch.snapshot.history import History, HistoryQuery, Moment
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.hostile import poisoned_snapshot
@@ -57,7 +57,7 @@ def test_those_that_stand_come_before_those_of_before(page_of: PageOf) -> None:
             assert row.endswith(one.hint)
         assert [row.split()[0] for row in rows] == ["CRIT", "CRIT", "WARN", "WARN", "WARN", "CRIT"]
         states = [row.locator("td").nth(5).inner_text() for row in page.locator("#main tbody tr").all()]
-        assert states == ["acknowledged", "cleared", "open", "open", "", "cleared"]
+        assert states == ["acknowledged", "cleared", "open", "open", "part of another", "cleared"]
         assert "1m15s" in rows[5]
         assert "–" in rows[4]
         assert text(page, "#main h2") == "Findings 2 open, 1 acknowledged, 2 before"
@@ -91,4 +91,21 @@ def test_messages_of_others_are_text(page_of: PageOf) -> None:
         page = shown(page_of(f"{url}?page=findings"))
         expect(page.locator("#main tbody tr")).to_have_count(4)
         assert page.locator("img").count() == 0
+        page.close()
+
+
+def test_the_worst_run_is_first_and_a_run_that_hangs_is_not_live(page_of: PageOf) -> None:
+    """Whatever their names; the header and the list name the state of training, not that of the line."""
+    runs = [msgspec.structs.replace(scenario.RUN, run_id=name) for name in ("a-well", "z-hung")]
+    well = msgspec.structs.replace(scenario.healthy(), run=runs[0])
+    link = Link(state="live", halted="stalled", data_age_s=0.1)
+    hung = msgspec.structs.replace(scenario.storm(), run=runs[1], link=link)
+    with Scene(well, hung).served() as url:
+        page = shown(page_of(f"{url}?page=runs&run=z-hung"))
+        rows = page.locator("#main tbody tr")
+        expect(rows).to_have_count(2)
+        first, last = (one.split() for one in _rows(page))
+        assert (first[0], last[0]) == ("z-hung", "a-well")
+        assert "stalled" in first
+        assert text(page, ".state") == "stalled"
         page.close()

@@ -9,7 +9,7 @@ from typing import Final
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Bound, FeedLine, Host, Lane, Link, Service, Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, short, sparkline
+from overwatch.tui.grammar import ABSENT, number, short, sparkline
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, spread, width_of
 
 GIB = 1 << 30
@@ -152,7 +152,9 @@ def _reading(value: float | None, form: str, width: int, *, old: bool) -> Span:
     if value is None:
         return Span(right(ABSENT, width), Role.MUTED)
     text = form.format(value)
-    return Span(right(f"~{text}", width), Role.STALE) if old else Span(right(text, width))
+    text = text if len(text) <= width else number(value, ".0f", width)
+    mark = "~" if old and len(text) < width else ""
+    return Span(right(f"{mark}{text}", width), Role.STALE if old else Role.TEXT)
 
 
 def _memory(used: float | None, total: float | None, *, digits: int) -> str:
@@ -253,8 +255,8 @@ def services(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
     hidden = services[len(shown) :]
     width = min(max(NAMES[0], *(len(one.name) + 1 for one in shown)), NAMES[1]) if shown else 0
     lines = []
-    for number, service in enumerate(shown, start=1):
-        more = f"  +{len(hidden)} more" if hidden and number == len(shown) else ""
+    for place, service in enumerate(shown, start=1):
+        more = f"  +{len(hidden)} more" if hidden and place == len(shown) else ""
         lines.append(_service(service, width, ctx, more))
     return lines
 

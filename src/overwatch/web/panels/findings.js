@@ -22,7 +22,7 @@ const now = ({ findings, time }) => findings.map((one) => ({
  * @param {import("../types.js").History} past @param {import("../types.js").Snapshot} snapshot @returns {Listed[]} */
 const before = ({ moments, run_id: run }, { findings }) => moments.filter(({ code, since }) =>
   !findings.some((one) => one.code === code && one.since === since)).map((one) => ({
-  word: one.severity, about: one.subject ?? "run", since: one.since, state: one.cleared_at === null ? "in another" : "cleared",
+  word: one.severity, about: one.subject ?? "run", since: one.since, state: one.cleared_at === null ? "part of another" : "cleared",
   text: one.message || one.code, lasted: lasted(one.since, one.cleared_at), hint: "",
   id: `${one.code}:${one.subject?.replace(" ", ":") ?? "run:"}`, at: momentOf(run, one.since),
 })).reverse();
