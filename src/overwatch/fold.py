@@ -31,6 +31,7 @@ from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state import apply, new_run
 from overwatch.state.caps import evict, wants_room
 from overwatch.state.names import Overflow
+from overwatch.state.run import RunState
 from overwatch.state.sources import Joins, source_key
 
 
@@ -84,6 +85,7 @@ DEFAULT_VIEW: Final = View()
 Muted: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
 NOT_MUTED: Final[Muted] = {}
+Folded: TypeAlias = Callable[[RunState, Record, int], None]
 Reading: TypeAlias = Callable[[Batch], Decoded]
 """As `decode_batch`."""
 
@@ -202,6 +204,8 @@ class Fold:
         self._runs: dict[str, Tracked] = {}
         self._ended: dict[str, list[str]] = {}
         """By id the lives of producers of runs that had ended when they were evicted, the newest run last."""
+        self.folded: Folded = lambda *_: None
+        """Is called with each record once it is in its run's state, and with its stamp."""
         self.evicted: list[Tracked] = []
         """Runs that were over and made room at the newest tick; they are forgotten here."""
         self._joins = Joins()
@@ -479,6 +483,7 @@ class Fold:
             fresh = apply(state, record, stamp)
             if fresh:
                 tracked.past.take(state, record, stamp)
+                self.folded(state, record, stamp)
         except ValueError as error:
             self._quarantine(f"{type(record.event).__name__} of run {run_id}: {error}")
             return

@@ -1,7 +1,7 @@
 """How numbers went over a run: one curve a number, with update, time and steps of each value.
 
-A snapshot carries the newest ten values of each policy number, so curves made of one snapshot a second have
-every value of up to nine updates a second; beyond that some are missing. Pure.
+Of a recording every record of the policy is a value. A snapshot carries the newest ten values of a number, so
+curves that are made of snapshots alone have every value of up to nine updates a second. Pure.
 """
 
 import math
@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from overwatch.catalog import Metric, Scope, find, name_of, row_of
+from overwatch.catalog import Metric, Scope, find, key_of, name_of, row_of
 from overwatch.catalog.tallies import SERVICES
+from overwatch.events import Measured, Record
 from overwatch.events.adding import added
+from overwatch.projection.text import safe
 from overwatch.snapshot import Reading, Snapshot
-from overwatch.state.past import Past
+from overwatch.state.past import Past, measured_numbers
+from overwatch.state.run import RunState
 
 Axis = Literal["update", "time", "steps"]
 Numbers: TypeAlias = "array[float]"
@@ -106,7 +109,24 @@ class Curves:
         """By short name, in the order of the catalogue."""
         self.machine: dict[tuple[str, str | None], Curve] = {}
         """By field and lane: lanes, host and pace, a value a snapshot."""
+        self.updates = 0
+        """Updates that records of the policy stand for; 0 where only snapshots are left."""
+        self.folded = 0
+        """Those of them whose values are missing: each record has the values of its last."""
         self._seen: dict[str, _Seen] = {}
+        self._measured: dict[str, list[tuple[int, float, float, float]]] = {}
+        """By name what records hold beyond its curve: time in Unix nanoseconds, update, steps and value."""
+
+    def measure(self, state: RunState, record: Record, stamp: int) -> None:
+        """Go on with a record of the run, which was just folded into its state."""
+        event, place = record.event, (float(state.update or 0), float(state.steps))
+        samples = list(measured_numbers(state, record, stamp))
+        for name, value in samples:
+            self._measured.setdefault(safe(key_of(name)), []).append((event.at, *place, value))
+        if samples and isinstance(event, Measured):
+            updates = event.updates(None)
+            self.updates += updates
+            self.folded += max(updates - 1, 0)
 
     def take(self, snapshot: Snapshot, began: float) -> None:
         """Go on with one snapshot; `began` is the run's beginning, Unix seconds."""
@@ -114,8 +134,16 @@ class Curves:
         update = float(snapshot.counters.get("updates", 0.0) if number is None else number)
         steps = float(snapshot.run.steps or 0)
         for name, reading in {**snapshot.policy, **snapshot.services}.items():
-            if reading.age_s is not None and reading.history:
+            if self._measured.get(name) and name not in self.policy:
+                self._new(name, reading)
+            elif name not in self._measured and reading.age_s is not None and reading.history:
                 self._take_reading(name, reading, snapshot.time - began, (update, steps))
+        for name in self.policy.keys() & self._measured.keys():
+            curve, samples = self.policy[name], self._measured[name]
+            for at, *place, value in samples:
+                newest = curve.time[-1] if len(curve) else 0.0
+                curve.add(value, place[0], max(at / 1e9 - began, newest), place[1])
+            samples.clear()
         self._take_machines(snapshot, (update, snapshot.time - began, steps))
 
     def past(self, began: float) -> Past:

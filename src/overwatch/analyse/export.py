@@ -76,6 +76,19 @@ def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics")
         return write_csv(file, [run_history], table)
 
 
+def left_out(run_history: RunHistory) -> str | None:
+    """What of a run's updates no value is of; `None` where every update has its values."""
+    curves = run_history.curves
+    if not curves.updates and curves.policy:
+        return "a log of snapshots has the newest ten values of a number each second, not those between"
+    if curves.folded:
+        return (
+            f"{curves.folded:,} of {curves.updates:,} updates are folded into the next value: they came "
+            "faster than they are sent, or the recording was thinned"
+        )
+    return None
+
+
 @contextmanager
 def _text(out: Path) -> Iterator[IO[str]]:
     """A text file; `-` is standard output."""

@@ -5,6 +5,7 @@ since the run began, unless they are called Unix. What cannot be read is passed 
 reader. Must not know what is made of a story.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -299,7 +300,10 @@ def histories(
 ) -> dict[str, RunHistory]:
     """The story of every run, by id, in the order of their first snapshots; of one alone if it is there."""
     found: dict[str, RunHistory] = {}
+    curves: defaultdict[str, Curves] = defaultdict(Curves)
     whole = recorded if isinstance(recorded, Recording) else None
+    if whole is not None:
+        whole.folded = lambda state, record, stamp: curves[record.origin.run_id].measure(state, record, stamp)
     for snapshot in recorded.recorded() if whole is None else whole.recorded(run_id):
         run = snapshot.run
         if run_id not in (None, run.run_id):
@@ -308,7 +312,7 @@ def histories(
         if run_history is None:
             began = snapshot.time if run.started is None else min(run.started, snapshot.time)
             run_history = found[run.run_id] = RunHistory(
-                path=path, began=began, first=snapshot, last=snapshot
+                path=path, began=began, first=snapshot, last=snapshot, curves=curves[run.run_id]
             )
         run_history.take(snapshot)
         if whole is None:

@@ -195,6 +195,9 @@ def _file_name(run_id: str) -> str:
 def export(path: Path | None, fmt: str, out: Path, table: str, run_id: str | None) -> None:
     """Write every number of a run, or its findings, events and envs, for other programs.
 
+    Of updates that were folded into others, faster than 100 a second or in a recording that was thinned, a
+    warning has the count.
+
     \b
       overwatch export runs/42 --to csv -o run.csv
       overwatch export runs/42 --to parquet --table findings -o findings.parquet
@@ -206,6 +209,7 @@ def export(path: Path | None, fmt: str, out: Path, table: str, run_id: str | Non
     Exit codes: 0 written, 2 bad input.
     """  # noqa: D301
     from overwatch.analyse.export import export as written
+    from overwatch.analyse.export import left_out
     from overwatch.analyse.export_wandb import wandb_run
 
     path, run_id = located(path, run_id)
@@ -217,6 +221,8 @@ def export(path: Path | None, fmt: str, out: Path, table: str, run_id: str | Non
             count = written(run_history, fmt, out, table)
     if str(out) != "-":
         click.echo(f"{out}: {count:,} {'values' if table == 'metrics' else table}")
+    if table == "metrics" and (folded := left_out(run_history)) is not None:
+        warn(folded)
 
 
 @click.command(short_help="Search a recording's findings, events and envs.")

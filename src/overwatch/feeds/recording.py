@@ -18,7 +18,7 @@ import msgspec
 from overwatch.feeds.checkpoints import Lasting, LeftBehind, cache_folder
 from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.sources import Indexed, Source
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Folded, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.jsonl import MalformedJson
@@ -58,6 +58,8 @@ class Recording:
         """What throughput is compared with, instead of what was when it was recorded."""
         self.advanced: Callable[[float], object] = lambda _: None
         """Is called now and then while many ticks are folded, with the part of them that is done."""
+        self.folded: Folded = lambda *_: None
+        """Is called by `recorded` with each record, once it is in its run's state, and with its stamp."""
         self.keeps = True
         """Whether checkpoints are kept for later replays, in the user's cache."""
         self.notes = Notes()
@@ -164,7 +166,7 @@ class Recording:
         that is named, if one is, some at the begin are left out.
         """
         for fold, tick, batches in self.ticks(run_id):
-            self.reached = fold
+            self.reached, fold.folded = fold, self.folded
             yield from fold.skip(tick, batches, self.notes.muted(tick))
             yield from self.late(fold, tick)
 

@@ -156,7 +156,8 @@ class Past(msgspec.Struct):
             case Scope.POLICY if record.origin.rank != state.ranks.leader:
                 self._of_rank(event, record.origin.rank)
             case Scope.POLICY:
-                self._numbers(state, event, stamp)
+                for name, value in measured_numbers(state, record, stamp):
+                    self.add(name, event.at, _ends(event.conflated, name, value), state.update)
             case Scope.GPU:
                 for lane_id in event.keys["gpu_id"].words():
                     lane = None if lane_id is None else state.lane_ids.name(lane_id)
@@ -206,14 +207,6 @@ class Past(msgspec.Struct):
                 value = value if math.isfinite(value) else math.nan
                 self.add(name, event.at, (value, value), event.index)
 
-    def _numbers(self, state: RunState, event: Measured, stamp: int) -> None:
-        for name in dict.fromkeys((*event.values, *_DERIVED)):
-            series = state.policy.get(name)
-            if series is None or series.at != event.at or series.stamp != stamp:
-                continue
-            value = math.nan if series.value is None else series.value
-            self.add(name, event.at, _ends(event.conflated, name, value), state.update)
-
     def _of_rank(self, event: Measured, rank: int) -> None:
         for name, column in event.values.items():
             if name in BY_NAME and len(column) and 0 <= rank < RANKS:
@@ -236,6 +229,19 @@ class Past(msgspec.Struct):
     def load(cls, data: bytes) -> "Past":
         """The past of `dump`'s bytes. Raises `ValueError` on anything else."""
         return _decoder.decode(data)
+
+
+def measured_numbers(state: RunState, record: Record, stamp: int) -> Iterator[tuple[str, float]]:
+    """Yield the policy's numbers of a record just folded, and those made of them; NaN if not finite."""
+    event, origin = record.event, record.origin
+    if not isinstance(event, Measured) or event.scope is not Scope.POLICY:
+        return
+    if origin.role not in LEARNS or origin.rank != state.ranks.leader:
+        return
+    for name in dict.fromkeys((*event.values, *_DERIVED)):
+        series = state.policy.get(name)
+        if series is not None and series.at == event.at and series.stamp == stamp:
+            yield name, math.nan if series.value is None else series.value
 
 
 def kind_of(name: str) -> str:

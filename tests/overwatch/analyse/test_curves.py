@@ -1,8 +1,10 @@
 """Curves made of snapshots hold every value that the run emitted."""
 
+import csv
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +12,13 @@ from hypothesis import strategies as st
 from overwatch.analyse.curves import fresh_values
 from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog import KL, Scope
-from overwatch.events import Measured
+from overwatch.events import Conflated, Measured
 from overwatch.feeds.recording import open_recording
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.feeds.recordings import Written
+from tests.overwatch.simulate.runs import overwatch
 
 
 def test_a_curve_has_each_value_at_its_update(storm: Path, run_history: RunHistory) -> None:
@@ -35,18 +38,33 @@ def test_a_curve_has_each_value_at_its_update(storm: Path, run_history: RunHisto
     assert len(sent) > 30
 
 
-def test_many_updates_a_second_are_all_there(tmp_path: Path) -> None:
-    """Five updates between two snapshots come from the newer one's history."""
-    written = Written(tmp_path)
+@pytest.mark.parametrize("at_once", [1, 38, 200])
+def test_updates_of_any_rate_are_all_exported(tmp_path: Path, at_once: int) -> None:
+    """Each with its number and time, also where many come between two snapshots; those folded are counted."""
+    written = Written(tmp_path / "run")
     written.start()
     written.emit(0.0, [fakes.started(START_NS)])
-    for tenth in range(0, 100, 2):
-        written.update(tenth / 10, kl=0.001 * tenth)
-    written.end(10.0)
+    for second in range(3):
+        at = START_NS + second * SECOND + 1
+        updates = range(second * at_once, (second + 1) * at_once)
+        written.emit(
+            second + 0.5, [fakes.policy(at + each, each, kl_divergence=each / 1e4) for each in updates]
+        )
+    folded = fakes.policy(START_NS + 4 * SECOND, 3 * at_once + 6, kl_divergence=0.5)
+    written.emit(4.5, [msgspec.structs.replace(folded, conflated=Conflated(n=7, updates=7))])
+    written.end(6.0)
 
-    curve = read_history(written.close()).curves.policy[KL.short]
+    exported = overwatch("export", written.close(), "--to", "csv", "-o", tmp_path / "run.csv")
+    rows = [
+        row
+        for row in csv.DictReader((tmp_path / "run.csv").read_text().splitlines())
+        if row["metric"] == KL.name
+    ]
 
-    assert list(curve.value) == pytest.approx([0.001 * tenth for tenth in range(0, 100, 2)])
+    expected = [(float(each), each / 1e4) for each in range(3 * at_once)] + [(3 * at_once + 6.0, 0.5)]
+    assert [(float(row["update"]), float(row["value"])) for row in rows] == expected
+    assert [float(row["at"]) for row in rows] == sorted(float(row["at"]) for row in rows)
+    assert f"6 of {3 * at_once + 7} updates are folded" in exported.output
 
 
 def test_a_value_that_was_not_finite_is_a_gap(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from overwatch.events import (
 from overwatch.otlp import wire
 from overwatch.sdk.lifetime import EXIT_S
 from tests.overwatch.sdk.sink import (
+    DEADLINE_S,
     Sink,
     attribute_count,
     grpc_sink,
@@ -53,6 +54,17 @@ def sink() -> Iterator[Sink]:
     """A collector over HTTP."""
     with http_sink() as sink:
         yield sink
+
+
+def test_updates_that_come_at_once_are_each_on_the_wire(sink: Sink) -> None:
+    """However many names they have, and whether or not they are numbered."""
+    run = overwatch.sdk.start(run_id="burst", endpoint=sink.endpoint, sample=False)
+    for update in range(38):
+        run.update(update=update if update < 19 else None, **{f"n{place}": update for place in range(32)})
+    run.close(DEADLINE_S)
+    received = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
+    assert [event.values["overwatch.custom.n31"].first() for event in received] == list(range(38))
+    assert sum(event.updates(None) for event in received) == 38
 
 
 def report_everything(run: overwatch.sdk.Run) -> None:

@@ -1,6 +1,7 @@
-"""A tenth of a second of events: numbers of one subject become one record, facts stay as they are.
+"""A tenth of a second of events: columns of one subject become one record, facts stay as they are.
 
-Rules: updates are folded by `overwatch.sdk.conflate`; of columns the newest of each is emitted, with how many
+Rules: each update is a record, up to `RATE` a second beside a burst of `BURST`; those beyond are folded by
+`overwatch.sdk.conflate`, which counts them. Of columns the newest of each is emitted, with how many
 there were, but never so that a change of a slot's stage is hidden, and of a rollout of each tenth of a second
 in which its steps were taken. Numbers leave before facts, both in the
 order they came. Pure; must not know records, requests or time.
@@ -14,8 +15,14 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Conflated, Event, Measured, Tallied
 from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.exporter.record_events import measured
 from overwatch.sdk.frames import Update
 
+BURST: Final = 1024
+"""Updates that leave as records of their own however fast they come."""
+RATE: Final = 100
+"""How many more of them each second of the trainer allows."""
+SECOND_NS: Final = 1_000_000_000
 SPAN_NS: Final = 100_000_000
 """Of the trainer's clock, what one record of a rollout's columns covers at most."""
 _STAGE: Final = "overwatch.slot.stage"
@@ -67,6 +74,8 @@ class Window:
 
     def __init__(self, preset: str | None = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
+        self._room, self._at = float(BURST), 0
+        """Updates that leave unfolded, and the trainer's time at which they were as many."""
         self._folded: list[Measured] = []
         self._newest: int | None = None
         """Number of the newest update that was held."""
@@ -99,6 +108,8 @@ class Window:
         elif event.conflated is not None:
             self._close_updates()
             self._hold(event)
+        elif self._has_room(event.at):
+            self._hold(event)
         else:
             values = {name: column.first() for name, column in event.values.items() if len(column)}
             self._updates.add(event.at, values, event.index)
@@ -107,7 +118,19 @@ class Window:
         """Take one record of the trainer that is an update."""
         self.size_bytes += size
         self._counted_numbers += 1
-        self._updates.add(update.at, update.values, update.index)
+        if self._has_room(update.at):
+            self._hold(measured(update))
+        else:
+            self._updates.add(update.at, update.values, update.index)
+
+    def _has_room(self, at: int) -> bool:
+        """Whether one more update is a record of its own; behind one that was folded none is."""
+        self._room = min(self._room + max(at - self._at, 0) / SECOND_NS * RATE, BURST)
+        self._at = at
+        if self._room < 1 or self._updates.n:
+            return False
+        self._room -= 1
+        return True
 
     def _add_columns(self, event: Measured, *, is_rolled: bool) -> None:
         subject = (event.scope, tuple(event.keys.items()))

@@ -1,14 +1,11 @@
 """A window of a tenth of a second: fewer records, nothing lost that somebody reads."""
 
-import math
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import msgspec
 
 from overwatch.catalog import KL
 from overwatch.events import Conflated, Measured, PhaseEnded
-from overwatch.sdk.exporter.window import Window
+from overwatch.sdk.exporter.window import BURST, RATE, SECOND_NS, Window
+from overwatch.sdk.frames import Update
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -26,30 +23,36 @@ def test_one_measurement_goes_through_as_it_is() -> None:
     assert window.take().numbers == (_update(1, 0.01),)
 
 
-def test_twenty_updates_are_one_record_that_shows_the_breach_between_them() -> None:
-    """The newest value, how many, the extremes of rows with limits, and each breach."""
+def test_each_update_of_a_burst_is_a_record_and_those_beyond_are_folded_and_counted() -> None:
+    """A second later so many more are records; what was folded shows its breaches."""
     window = Window()
-    for index in range(1, 21):
-        window.add(_update(index, {7: 0.2, 9: 0.02}.get(index, 0.001)))
+    for index in range(BURST + 20):
+        window.add(_update(index, {BURST + 7: 0.2, BURST + 9: 0.02}.get(index, 0.001)))
     passed = window.take()
-    (event,) = passed.numbers
-    assert passed.counted_numbers == 20
-    assert (event.index, event.values[KL_NAME].first()) == (20, 0.001)
+    *single, event = passed.numbers
+    assert single == [_update(index, 0.001) for index in range(BURST)]
+    assert passed.counted_numbers == BURST + 20
+    assert (event.index, event.values[KL_NAME].first()) == (BURST + 19, 0.001)
     reported = event.conflated
     assert reported is not None
-    assert (reported.n, reported.low[KL_NAME].first(), reported.high[KL_NAME].first()) == (20, 0.001, 0.2)
+    assert (reported.n, reported.updates, reported.first) == (20, 20, BURST)
+    assert (reported.low[KL_NAME].first(), reported.high[KL_NAME].first()) == (0.001, 0.2)
     assert (reported.criticals[KL_NAME], reported.warnings[KL_NAME]) == (1, 1)
+
+    later = event.at + SECOND_NS
+    for index in range(RATE + 5):
+        window.add_update(Update(at=later, values={KL_NAME: 0.01}, index=2000 + index), size=0)
+    counted = [event.updates(None) for event in window.take().numbers if isinstance(event, Measured)]
+    assert (len(counted), sum(counted)) == (RATE + 1, RATE + 5)
 
 
 def test_what_was_conflated_before_counts_fully() -> None:
     """A record that stands for several stays as it is, in its place."""
-    first, second = Window(), Window()
-    for index, kl in enumerate((0.2, 0.001, 0.002), start=1):
-        first.add(_update(index, kl))
-    (reported,) = first.take().numbers
-    second.add(_update(0, 0.05))
-    second.add(reported, counted=3)
-    passed = second.take()
+    window = Window()
+    reported = msgspec.structs.replace(_update(3, 0.002), conflated=Conflated(n=3, first=1, updates=3))
+    window.add(_update(0, 0.05))
+    window.add(reported, counted=3)
+    passed = window.take()
     assert passed.numbers == (_update(0, 0.05), reported)
     assert passed.counted_numbers == 4
 
@@ -104,21 +107,3 @@ def test_facts_stay_in_order_and_are_never_conflated() -> None:
         "sync",
     ]
     assert passed.counted_facts == 2
-
-
-@given(st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=30))
-def test_counts_and_extremes_are_those_of_the_values(values: list[float]) -> None:
-    """Whatever comes, non-finite values between included."""
-    window = Window()
-    for index, value in enumerate(values, start=1):
-        window.add(_update(index, value))
-    (event,) = window.take().numbers
-    finite = [value for value in values if math.isfinite(value)]
-    if event.conflated is None:
-        assert len(values) == 1
-        return
-    assert event.conflated.n == len(values)
-    assert event.conflated.criticals.get(KL_NAME, 0) == sum(value > 0.03 for value in finite)
-    assert event.conflated.warnings.get(KL_NAME, 0) == sum(0.015 < value <= 0.03 for value in finite)
-    if finite:
-        assert event.conflated.high[KL_NAME].first() == pytest.approx(max(finite))
