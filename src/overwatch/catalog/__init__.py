@@ -77,6 +77,7 @@ __all__ = [
     "Side",
     "Stage",
     "aliases_of",
+    "area_of",
     "chosen_by",
     "find",
     "find_split",
@@ -199,6 +200,15 @@ def _last_part(name: str) -> str:
     is_other = not _AREAS_OF_OTHERS.isdisjoint(parts) or any(part[-1:].isdigit() for part in parts)
     is_other |= name in _BARE or word == "loss"
     return name if is_other else word
+
+
+def area_of(name: str) -> str:
+    """What a name has before its last part, without areas of training: an agent or a module, where there are.
+
+    >>> area_of("train/red/kl"), area_of("train/kl"), area_of("kl")
+    ('red', '', '')
+    """
+    return _word(name).rpartition("/")[0]
 
 
 def is_word(name: str) -> bool:

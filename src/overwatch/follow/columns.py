@@ -61,7 +61,8 @@ class Columns:
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
-        self._names: set[str] = set()
+        self.names: set[str] = set()
+        """Those of all rows so far."""
         self.library = chosen.library
         """Who wrote the names; `None` while no library is known by them, and the catalogue's count."""
         self.hits = 0
@@ -69,13 +70,13 @@ class Columns:
 
     def see(self, names: Iterable[str]) -> bool:
         """Take names of rows; whether they change who wrote them."""
-        new = set(names) - self._names
+        new = set(names) - self.names
         if not new:
             return False
-        self._names |= new
+        self.names |= new
         before = self.library
-        self.library = self._chosen.library or library_of(self._names)
-        known = (meaning(name, Scope.POLICY, library=self.library) for name in self._names - _PLACES)
+        self.library = self._chosen.library or library_of(self.names)
+        known = (meaning(name, Scope.POLICY, library=self.library) for name in self.names - _PLACES)
         self.hits = sum(row is not None for row in known)
         return self.library != before
 

@@ -125,6 +125,7 @@ class Story:
             return
         rows = wide(rows)
         self.columns.see(name for row in rows for name in row.values)
+        self._full.see(self.columns.names)
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):
             if self.started is None:
                 yield self._start(at, config)
@@ -166,6 +167,7 @@ class Story:
         task = self._declared.task or _first(settings, SETTINGS["task"])
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
         self._full = Names(Dialect(self.started.chosen), lambda *_: None, self._refuse)
+        self._full.see(self.columns.names)
         self.last_at = at
         return Moment(at=at, events=(self.started,))
 
@@ -211,7 +213,7 @@ class Story:
         yield Measured(
             at=at,
             scope=Scope.POLICY,
-            values=scalars(named),
+            values=scalars(named) | self._full.take_ended(),
             index=self._index,
             conflated=None if is_update else Conflated(n=1, updates=0),
         )

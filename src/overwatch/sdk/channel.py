@@ -8,11 +8,11 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, Measured
+from overwatch.events import Column, Conflated, Measured
 from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link
@@ -151,6 +151,13 @@ class Channel:
     def maybe(self, name: str, take: Callable[[T], V], value: T | None) -> V | None:
         """The same of an optional value."""
         return None if value is None else self.accept(name, take, value)
+
+    def policies(self, names: Iterable[str], at: int) -> dict[str, str]:
+        """The full names of numbers of the policy; rows that end by what these names show are ended."""
+        found = self.names.policies(names)
+        if ended := self.names.take_ended():
+            self.send(Measured(at=at, scope=Scope.POLICY, values=ended, conflated=Conflated(n=1, updates=0)))
+        return found
 
     def columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> Values:
         """Columns under their full names; one that cannot be taken is left out and counted."""

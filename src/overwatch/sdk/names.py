@@ -1,11 +1,14 @@
 """Names of numbers as trainers write them: which row they fill, and the custom number that each other one is.
 
 Rules: a name is looked up once, and again where names that come later choose the preset; what is odd about it
-is logged once. A library's own names count where the library is known. Must not know values.
+is logged once. A library's own names count where the library is known. A word of the catalogue below a prefix
+is that word's row only while no other prefix has it: of `red/kl` and `blue/kl` neither is the run's KL. Must
+not know values.
 """
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from overwatch.catalog import (
@@ -15,6 +18,7 @@ from overwatch.catalog import (
     Library,
     Metric,
     Scope,
+    area_of,
     chosen_by,
     find,
     head_of,
@@ -26,6 +30,7 @@ from overwatch.catalog import (
 )
 from overwatch.catalog.presets import DEFAULT, WORDS
 from overwatch.catalog.tallies import SERVICES
+from overwatch.events import Column
 from overwatch.sdk.values import RefusedError, text
 
 MAX_CUSTOM: Final = 256
@@ -63,6 +68,10 @@ class Names:
         self._scales: dict[str, float] = {}
         """What a number of a name is multiplied by, where its unit is not its row's."""
         self._custom: set[str] = set()
+        self._areas: dict[str, dict[str, str]] = {}
+        """By row a name for each of the first two areas that it came in; the empty area is the run."""
+        self._ended: list[str] = []
+        """Rows that have no values any more, since a second area came."""
 
     def full(self, name: str, scope: Scope) -> str:
         """The full name of a number of some scope; raises `RefusedError` as `custom` does."""
@@ -76,6 +85,9 @@ class Names:
             self._policy[name] = full = self.custom(name)
             return full
         row, scale = meant
+        if self._area(name) and len(self._areas.get(row.name, ())) > 1:
+            self._policy[name] = full = self.custom(name, is_hinted=False)
+            return full
         self._policy[name] = row.name
         if scale != 1.0:
             self._scales[name] = scale
@@ -85,8 +97,9 @@ class Names:
 
     def as_given(self, name: str) -> str:
         """The same of a number that is sent as it is given; raises `RefusedError` for any other."""
-        full = self.policy(name)
-        if name in self._scales or (self._preset is None and chosen_by((full,))):
+        self.see((name,))
+        full = "" if self._area(name) else self.policy(name)
+        if not full or name in self._scales or (self._preset is None and chosen_by((full,))):
             raise RefusedError(f"{name!r} is not sent as it is given")
         return full
 
@@ -101,6 +114,7 @@ class Names:
     def policies(self, names: Iterable[str]) -> dict[str, str]:
         """The full name of each; of several spellings of one row the others than the surest are custom."""
         names = self._chosen(tuple(names))
+        self.see(names)
         found: dict[str, str] = {}
         taken: dict[str, str] = {}
         for name in names:
@@ -118,6 +132,35 @@ class Names:
             except RefusedError as error:
                 self._refuse(name, error)
         return found
+
+    def see(self, names: Iterable[str]) -> None:
+        """Learn which rows several areas have, before any of these names is looked up."""
+        for name in names:
+            row, area = _place(name, self._preset, self._library)
+            areas = self._areas.setdefault(row, {}) if row is not None else {}
+            if row is None or area in areas or len(areas) > 1:
+                continue
+            areas[area] = name
+            if len(areas) > 1:
+                self._part(row, areas)
+
+    def _part(self, row: str, areas: Mapping[str, str]) -> None:
+        """Two areas have a row: names below either are custom from now on."""
+        before = [name for name, full in self._policy.items() if full == row and self._area(name)]
+        for name in before:
+            del self._policy[name]
+        if before and "" not in areas:
+            self._ended.append(row)
+        names = " and ".join(repr(name) for area, name in areas.items() if area)
+        self._warn(f"areas {row}", f"{names}: sent as custom numbers, not judged; a run has one {row}")
+
+    def take_ended(self) -> dict[str, Column]:
+        """Rows that have ended since the last time, as columns that end their series."""
+        ended, self._ended = self._ended, []
+        return {row: Column(dtype="<f8", data=b"") for row in ended}
+
+    def _area(self, name: str) -> str:
+        return _place(name, self._preset, self._library)[1]
 
     def _chosen(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The same names, once those that choose a preset have; others may then mean something else."""
@@ -141,15 +184,18 @@ class Names:
             return self.custom(name), own
         return row.name, row.scope
 
-    def custom(self, name: str) -> str:
-        """The full name of a number that no row knows; raises `RefusedError` when there are too many."""
+    def custom(self, name: str, *, is_hinted: bool = True) -> str:
+        """The full name of a number that no row knows; raises `RefusedError` when there are too many.
+
+        `is_hinted`: whether a name that may be misspelt is logged.
+        """
         full = custom_name(name)
         if full in self._custom:
             return full
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        if self._library not in (None, Library.PLAIN) or name.startswith(CUSTOM_PREFIX):
+        if not is_hinted or self._library not in (None, Library.PLAIN) or name.startswith(CUSTOM_PREFIX):
             return full
         if self._library is None and (libraries := known_in(name)):
             stated = ", ".join(repr(library.value) for library in libraries)
@@ -168,3 +214,14 @@ class Names:
 def custom_name(name: str) -> str:
     """The full name of a number that no row knows."""
     return name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
+
+
+@lru_cache(8192)
+def _place(name: str, preset: str | None, library: Library | None) -> tuple[str | None, str]:
+    """The row that a name of the policy means, and below which prefix; empty for a spelling of the row."""
+    meant = meaning(name, Scope.POLICY, preset=preset, library=library)
+    if meant is None:
+        return None, ""
+    row, scale = meant
+    is_spelling = scale != 1.0 or name in spellings(row, library)
+    return row.name, "" if is_spelling else area_of(name)

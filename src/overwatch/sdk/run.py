@@ -140,7 +140,7 @@ class Run:
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
         named: dict[str, Numeric | Tensor] = {}
-        found = self._channel.names.policies(values)
+        found = self._channel.policies(values, at)
         for name, full in found.items():
             value = values[name]
             try:

@@ -51,6 +51,20 @@ def test_the_scalars_of_a_step_are_an_update() -> None:
     assert [one.outcome for one in received.of(RunFinished)] == ["completed"]
 
 
+def test_numbers_of_several_agents_are_custom() -> None:
+    """None of them is the run's, in a row of the library or of the catalogue."""
+    scalars, received = _scalars()
+    for step in (1, 2):
+        _add(
+            scalars, step, losses__approx_kl=0.01, red__entropy=0.5, blue__entropy=0.1, agents__a__return=7.0
+        )
+    scalars.close()
+
+    found = {KL.name: 0.01, RETURN: 7.0}
+    agents = {"overwatch.custom.red/entropy": 0.5, "overwatch.custom.blue/entropy": 0.1}
+    assert _updates(received) == [(n, found | agents) for n in (1, 2)]
+
+
 def test_an_update_that_has_all_names_of_the_one_before_does_not_wait() -> None:
     """A long update is seen when it is logged, not when the next one is."""
     scalars, received = _scalars()

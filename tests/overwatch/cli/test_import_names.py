@@ -89,6 +89,21 @@ def test_names_of_the_catalogue_are_judged_below_any_prefix(tmp_path: Path, area
     assert "did you mean" not in CliRunner().invoke(main, ["audit", str(tmp_path / "out")]).output
 
 
+@pytest.mark.parametrize("fmt", ["csv", "jsonl"])
+def test_numbers_of_several_agents_are_all_shown_and_none_is_the_run_s(tmp_path: Path, fmt: str) -> None:
+    """Also where the second agent comes later."""
+    rows = [{"update": float(n), "red/entropy": 0.5, "kl": 0.01} for n in range(9)]
+    rows[4:] = [row | {"blue/entropy": 0.1} for row in rows[4:]]
+    text = jsonl(rows) if fmt == "jsonl" else table([{"blue/entropy": 0.1} | row for row in rows])
+    (tmp_path / f"a.{fmt}").write_text(text)
+    run("import", tmp_path / f"a.{fmt}", "-o", tmp_path / "out")
+    found = {name: value for name, (value, _) in judged(tmp_path / "out").items()}
+
+    assert (found["red/entropy"], found["blue/entropy"]) == (pytest.approx(0.5), pytest.approx(0.1))
+    assert not found.keys() & {"entropy", "entropy_nats"}
+    assert found["kl_divergence"] == pytest.approx(0.01)
+
+
 def test_a_prefix_that_names_something_else_makes_no_row_of_the_policy(tmp_path: Path) -> None:
     """Of evaluation, machines, times, other networks, and statistics of another number."""
     areas = ("eval", "time", "system", "env", "gpu", "val", "critic", "loss", "reward", "a/test", "p0")

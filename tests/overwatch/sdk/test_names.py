@@ -18,7 +18,7 @@ def _landed(dialect: Dialect = DIALECT, /, **values: float) -> dict[str, float]:
         for _ in range(3):
             path.run.update(**values)
         path.read_all()
-        (event,) = path.events
+        *_, event = path.events
         return {name: column.first() for name, column in event.values.items()}
 
 
@@ -35,6 +35,33 @@ def test_two_spellings_of_one_row_hide_nothing() -> None:
     expected = {f"{P}return": 5.0, f"{C}reward": 0.1, f"{P}kl_divergence": 0.01}
     assert _landed(**{"return": 5.0, "reward": 0.1, "kl": 0.01}) == expected
     assert _landed(**{"reward": 0.1, "kl": 0.01, "return": 5.0}) == expected
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("areas", [("red", "blue"), ("train/left", "train/right"), ("a/b", "c", "d")])
+def test_of_a_number_below_several_prefixes_none_is_the_run_s(areas: tuple[str, ...], at_once: bool) -> None:  # noqa: FBT001
+    """All are shown under their names, also where the first had filled the row before the others came."""
+    values = {f"{area}/entropy": float(place) for place, area in enumerate(areas, 1)}
+    with called(LIMITS, "single") as path:
+        for part in [values] * 3 if at_once else [{name: value} for name, value in values.items()] * 3:
+            path.run.update(**part, **{"rl/kl": 0.01})
+        path.read_all()
+        columns = [column for event in path.events for column in event.values.items()]
+    newest = {name: column.first() if len(column) else None for name, column in columns}
+    row = {} if at_once else {f"{P}entropy": None}
+    assert newest == {C + name: value for name, value in values.items()} | {f"{P}kl_divergence": 0.01} | row
+
+
+def test_a_number_of_the_run_is_its_row_beside_those_below_prefixes() -> None:
+    """Whichever comes first, in a call or in another; a single prefix is the run's."""
+    with called(LIMITS, "single") as path:
+        path.run.update(**{"red/kl": 1.0, "red/entropy": 0.4})
+        path.run.update(kl=2.0)
+        path.run.update(**{"red/kl": 3.0})
+        path.read_all()
+        found = [{name: column.first() for name, column in event.values.items()} for event in path.events]
+    red = {f"{P}kl_divergence": 1.0, f"{P}entropy": 0.4}
+    assert found == [red, {f"{P}kl_divergence": 2.0}, {f"{C}red/kl": 3.0}]
 
 
 @pytest.mark.parametrize(
