@@ -128,10 +128,13 @@ class Following:
             return
         self._recalled.add(run.run_id)
         found = self._memory.recall(self._memory.file(run.run_id, run.paths))
-        if found is None or self._options["from_start"] or not run.recall(found, time.time_ns()):
+        if found is None or self._options["from_start"]:
             return
+        has_them = run.recall(found, time.time_ns())
         # What was on its way when following ended: the collector knows by its numbers whether it came.
         self._put(run, found.sent)
+        if not has_them:
+            return
         count = f"{run.story.rows:,} rows that were delivered before"
         self._state(f"run {run.run_id}: goes on behind {count}; --from-start sends them again")
 

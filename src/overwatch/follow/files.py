@@ -9,9 +9,10 @@ given again where a program writes its file anew, or renames a new one over it. 
 import hashlib
 import os
 import re
+import zlib
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,12 +118,18 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)[-_LONGEST:] or "run"
 
 
+_NEWEST: Final = 1024
+"""Numbers by which the place is known in a file whose oldest rows are gone."""
+
+
 class Reached(msgspec.Struct, frozen=True):
     """How far one file was read, by its numbers: a file that has them is the same, whatever became of it."""
 
     path: str
     numbers: int
     digest: str
+    newest: tuple[int, ...] = ()
+    """Checksums of the newest numbers."""
 
 
 class File:
@@ -144,6 +151,7 @@ class File:
         """How many rows of a file that was written anew were met again; `None` outside of that."""
         self._is_anew = False
         self._numbers, self._digest = 0, hashlib.blake2b(digest_size=16)
+        self._newest = deque[int](maxlen=_NEWEST)
 
     def look(self) -> bool:
         """Read on until rows wait; whether any do."""
@@ -159,7 +167,7 @@ class File:
 
     def reached(self) -> Reached:
         """How far rows were taken."""
-        return Reached(str(self.path), self._numbers, self._digest.hexdigest())
+        return Reached(str(self.path), self._numbers, self._digest.hexdigest(), tuple(self._newest))
 
     def past(self, reached: Reached) -> list[Logged] | None:
         """Take the rows up to a place that was reached before; `None` where the file has other ones."""
@@ -175,12 +183,29 @@ class File:
                 self.waiting[0] = parts[1]
                 self.waiting.appendleft(parts[0])
             found.append(self.take())
-        return found if self.reached() == reached else None
+        is_there = (self._numbers, self._digest.hexdigest()) == (reached.numbers, reached.digest)
+        return found if is_there else None
+
+    def find(self, newest: Sequence[int]) -> Reached | None:
+        """Read the file for the place behind the newest numbers that were taken; `None` where there is none.
+
+        Of a file that begins among them, those that it still has count.
+        """
+        place = None
+        while self.look():
+            self.take()
+            known = [*self._newest][-len(newest) :] if newest and self._newest[-1] == newest[-1] else []
+            if known and known == list(newest[-len(known) :]):
+                place = self.reached()
+        self._tail.close()
+        return place
 
     def _note(self, row: Logged) -> None:
         self._numbers += len(row.values)
         for item in row.values.items():
-            self._digest.update(repr((row.step, item)).encode("utf-8", "replace"))
+            number = repr((row.step, item)).encode("utf-8", "replace")
+            self._digest.update(number)
+            self._newest.append(zlib.crc32(number))
 
     def _read(self) -> bytes:
         try:

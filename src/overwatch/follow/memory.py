@@ -28,6 +28,8 @@ class Remembered(msgspec.Struct, frozen=True):
     files: tuple[Reached, ...]
     is_over: bool
     """Whether its end is, too."""
+    updates: int = 0
+    """How many, of which a file may not have the oldest any more."""
     sent: tuple[Reported, ...] = ()
     """Requests that bring it there, and may not have been answered."""
 

@@ -16,7 +16,7 @@ from typing import Final
 from overwatch.catalog.durations import duration
 from overwatch.events import FOLLOWER, Origin
 from overwatch.follow.base import Logged, Source
-from overwatch.follow.files import File, Place, newest
+from overwatch.follow.files import File, Place, Reached, newest
 from overwatch.follow.memory import Remembered
 from overwatch.follow.story import AWAY_NS, SECOND, Declared, Story
 from overwatch.simulate import Moment
@@ -63,28 +63,43 @@ class Run:
         self.files += [place.open(path) for path in place.files if path not in known]
 
     def recall(self, found: Remembered, now: int) -> bool:
-        """Take as read what was delivered before; whether the files still have it.
+        """Take as read what was delivered before; whether the files still have it, but for their oldest rows.
 
-        A run that was not over goes on in another life.
+        A run that was not over goes on in another life; updates are numbered on in any case.
         """
         places = {one.path: one for one in found.files}
-        known = [file for file in self.files if isinstance(file, File) and str(file.path) in places]
-        parts = [file.past(places[str(file.path)]) for file in known]
+        known = [place for place, file in enumerate(self.files) if str(file.path) in places]
+        parts = [self._past(place, places[str(self.files[place].path)]) for place in known]
         if len(known) < len(places) or None in parts:
             self.files = [File(one.path, one.make) if isinstance(one, File) else one for one in self.files]
             self.story = self._surveyed()
+            self.story.updates = found.updates
             return False
         rows = heapq.merge(*(part for part in parts if part), key=lambda row: self.story.when(row) or 0.0)
         at = min(self.changed_ns or now, now)
         deque(self.story.moments(list(rows), self.config, at), maxlen=0)
+        self.story.updates = max(self.story.updates, found.updates)
         self.story.is_away = self.story.started is not None
         self._was_over = found.is_over
         return True
 
+    def _past(self, place: int, reached: Reached) -> list[Logged] | None:
+        """Take the rows of a file up to where it was reached; `None` where it is another file."""
+        file = self.files[place]
+        if not isinstance(file, File):
+            return None
+        rows = file.past(reached)
+        behind = File(file.path, file.make).find(reached.newest) if rows is None else None
+        if behind is None:
+            return rows
+        file.end()
+        self.files[place] = file = File(file.path, file.make)
+        return file.past(behind)
+
     def remembered(self) -> Remembered:
         """How far its files were read."""
         files = tuple(file.reached() for file in self.files if isinstance(file, File))
-        return Remembered(files, is_over=self.is_over or self._was_over)
+        return Remembered(files, self.is_over or self._was_over, self.story.updates)
 
     def read(self, now: int) -> list[Reported]:
         """What was written since the last look, or part of much, as requests."""

@@ -261,6 +261,39 @@ def test_following_that_is_killed_and_started_again_loses_and_doubles_nothing(
     assert len({epoch for epoch, *_ in found}) <= 3
 
 
+@pytest.mark.parametrize("renames", [False, True], ids=["in-place", "renamed"])
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(3, 60), (49, 60), (50, 60), (30, 50)],
+    ids=["head", "one-left", "none-left", "no-more"],
+)
+def test_rows_that_were_delivered_are_not_sent_again_where_the_oldest_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, last: int, *, renames: bool
+) -> None:
+    """Rows 0 to 50 were delivered; then `logrotate` left some, or none; more came."""
+    monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path))
+    path = tmp_path / "a.csv"
+
+    def follow(first: int, last: int) -> None:
+        rows = "".join(f"{n},0.5\n" for n in range(first, last))
+        part = path.with_suffix(".part") if renames else path
+        part.write_text(f"mine,entropy\n{rows}")
+        part.replace(path)
+        done = overwatch("follow", path, "--run", "x", "--endpoint", sink.endpoint, "--until-idle", "0.3")
+        assert done.exit_code == 0, done.output
+
+    with http_sink() as sink:
+        follow(0, 50)
+        follow(first, last)
+        values = [
+            event.values["overwatch.custom.mine"].first() for event in sink.events(Measured) if event.index
+        ]
+        numbers = [index for *_, index in updates_of(sink)]
+
+    assert values == list(range(max(last, 50)))
+    assert numbers == list(range(1, max(last, 50) + 1))
+
+
 def test_what_a_collector_does_not_take_in_time_is_sent_by_the_next_follow(tmp_path: Path) -> None:
     """It is away after a part: following waits, announces that, and the next one delivers the rest once."""
     path = tmp_path / "a.jsonl"
