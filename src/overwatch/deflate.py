@@ -16,6 +16,9 @@ InflateError: Final[type[Exception]] = fast_zlib.error  # type: ignore[assignmen
 
 _GZIP: Final = 31
 """zlib's window bits for a gzip container."""
+_FIRST: Final = 0x1F
+"""The first byte of a gzip stream."""
+_BEHIND: Final = " behind the end of its first stream"
 _STEP: Final = 1 << 13
 """Most bytes that are given to one member at once: it copies those that follow its end."""
 
@@ -40,6 +43,8 @@ class Inflater:
         """`limit` is the most bytes that may come out."""
         self._limit = limit
         self._member = fast_zlib.decompressobj(_GZIP)
+        self._where = ""
+        """In which part of the body a fault is, in words."""
         self.taken = 0
         """Bytes that came."""
         self._given = 0
@@ -49,13 +54,15 @@ class Inflater:
         found, at = bytearray(), 0
         while at < len(packed):
             if self._member.eof:
-                self._member = fast_zlib.decompressobj(_GZIP)
+                self._member, self._where = fast_zlib.decompressobj(_GZIP), _BEHIND
+                if packed[at] != _FIRST:
+                    raise BadGzipError(f"the body is not valid gzip{_BEHIND}: no stream begins there")
             piece = packed[at : at + _STEP]
             room = self._limit + 1 - self._given - len(found)
             try:
                 found += self._member.decompress(piece, room)
             except InflateError as error:
-                raise BadGzipError(f"the body is not valid gzip: {error}") from error
+                raise BadGzipError(f"the body is not valid gzip{self._where}: {error}") from error
             if self._given + len(found) > self._limit:
                 raise TooLargeError(self._limit)
             at += len(piece) - len(self._member.unused_data)
@@ -68,7 +75,7 @@ class Inflater:
         if not self.taken:
             raise BadGzipError("the gzip body is empty")
         if not self._member.eof:
-            raise BadGzipError("the gzip body is cut short")
+            raise BadGzipError(f"the gzip body is cut short{self._where}")
 
 
 def inflated(packed: bytes | bytearray, limit: int) -> bytes:

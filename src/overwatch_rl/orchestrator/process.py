@@ -70,10 +70,7 @@ async def _serve(
     limits = settings.connections
     api = Api(service, lambda: document(ROUTES))
     server = Server(api, settings.authorisation, telemetry, limits.read_s)
-    runner = web.AppRunner(
-        server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S,
-        keepalive_timeout=limits.idle_s,
-    )  # fmt: skip
+    runner = web.AppRunner(server.app(), shutdown_timeout=_CLOSE_S)
     await runner.setup()
     ended = ending()
     sweeps = asyncio.ensure_future(_sweep(service))

@@ -80,10 +80,7 @@ async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[s
     handlers = Handlers(service, lambda: document(ROUTES))
     limits = settings.connections
     server = Server(handlers, settings.authorisation, settings.most_body_bytes, limits.read_s)
-    runner = web.AppRunner(
-        server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S,
-        keepalive_timeout=limits.idle_s,
-    )  # fmt: skip
+    runner = web.AppRunner(server.app(), shutdown_timeout=_CLOSE_S)
     await runner.setup()
     ended = ending()
     sweeps = asyncio.ensure_future(_sweep(service))

@@ -101,7 +101,10 @@ def canonical(value: bytes) -> bytes:
 
 
 def place(body: bytes, at: int) -> str:
-    """The path of what begins at a byte of JSON that is right until there; empty if that takes too long."""
+    """The path of what begins at a byte of JSON that is right until there; empty if that takes too long.
+
+    Of a key it is the path of its object.
+    """
     steps: list[int | str] = []
     name = b""
     for number, token in enumerate(_TOKEN.finditer(body, 0, at)):
@@ -117,8 +120,14 @@ def place(body: bytes, at: int) -> str:
             steps.pop()
         elif steps and isinstance(steps[-1], int):
             steps[-1] += body.count(b",", start, end)
-        elif steps and body.find(b":", start, end) >= 0:
-            steps[-1] = name.decode(errors="replace").strip('"')
+        elif steps:
+            colon, comma = body.find(b":", start, end), body.rfind(b",", start, end)
+            if comma > colon:
+                steps[-1] = ""  # what follows is a key
+            elif colon >= 0:
+                steps[-1] = name.decode(errors="replace").strip('"')
+    if steps and steps[-1] == "":
+        steps.pop()
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return path.removeprefix(".")[:_LONGEST]
 

@@ -1,10 +1,12 @@
 """Where the server listens: TLS, and how many connections there may be.
 
 Rules: a connection beyond the cap is answered with 503 once it asks, and counted; one that asks nothing, or
-does not end the head of its request, is closed by the web server in `idle_s`. Must not know what is asked.
+does not end the head of its request, is closed by the web server in `idle_s`. Bodies stay packed. Must not
+know what is asked.
 """
 
 import asyncio
+import json
 import logging
 import ssl
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 
 HANDSHAKE_S: Final = 10.0
 """So long a client may take to agree on TLS."""
@@ -74,7 +77,7 @@ class Site(web.TCPSite):
         self.refused = 0
         """Connections beyond the cap."""
         self._at = (host, port)
-        self._most = limits.most
+        self._most, self._idle_s = limits.most, limits.idle_s
         self._answering: set[asyncio.Transport] = set()
         self._quiet_until = 0.0
 
@@ -99,7 +102,13 @@ class Site(web.TCPSite):
         if server is None:
             raise RuntimeError("the runner was not set up")
         if len(server.connections) < self._most:
-            return server()
+            return _Connection(
+                server,
+                loop=asyncio.get_running_loop(),
+                auto_decompress=False,
+                access_log=None,
+                keepalive_timeout=self._idle_s,
+            )
         self.refused += 1
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET_S
@@ -109,6 +118,30 @@ class Site(web.TCPSite):
     @property
     def _full(self) -> str:
         return f"{self._most} connections are open: raise --max-connections, or close some"
+
+
+class _Connection(web.RequestHandler):
+    """One connection; the answer to what is no HTTP repeats nothing of it: a header may be a secret."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer with what is wrong, and the fix, as any other answer."""
+        answer = super().handle_error(request, status, exc, message)
+        if message is None or not isinstance(answer, web.Response):
+            return answer
+        error = "the request is no HTTP that can be read; send HTTP/1.1"
+        if isinstance(exc, LineTooLong):
+            error = f"the address or a header has more than {exc.args[1]} bytes; send a shorter one"
+        answer.text = json.dumps({"error": error})
+        answer.content_type = "application/json"
+        return answer
 
 
 class _Refusal(asyncio.Protocol):

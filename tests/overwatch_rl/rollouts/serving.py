@@ -80,10 +80,7 @@ async def serving(
         Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes,
         connections.read_s,
     )  # fmt: skip
-    runner = web.AppRunner(
-        server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0,
-        keepalive_timeout=connections.idle_s,
-    )  # fmt: skip
+    runner = web.AppRunner(server.app(), shutdown_timeout=1.0)
     await runner.setup()
     cert, key = (None, None) if tls is None else (tls / "server.pem", tls / "server.key")
     site = Site(runner, "127.0.0.1", 0, connections, tls_context(cert, key))

@@ -43,6 +43,36 @@ async def line_to(server: Served, begin: bytes = b"") -> tuple[asyncio.StreamRea
     return reader, writer
 
 
+@pytest.mark.parametrize(
+    ("head", "stated"),
+    [
+        (
+            b"GET /status HTTP/1.1\r\nAuthorization: Bearer " + b"secret" * 2000,
+            b"a header has more than 8190 bytes",
+        ),
+        (b"GET /" + b"secret" * 2000 + b" HTTP/1.1", b"the address or a header has more than 8190 bytes"),
+        (b"GET /status HTTP/1.1\r\nBad secret: x", b"is no HTTP that can be read; send HTTP/1.1"),
+        (b"secret", b"is no HTTP that can be read; send HTTP/1.1"),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_answered_with_the_fix_and_no_secret(
+    head: bytes, stated: bytes
+) -> None:
+    """As JSON, as every other answer is."""
+
+    async def check(server: Served) -> None:
+        await server.start()
+        reader, writer = await line_to(server, head + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert b"Content-Type: application/json" in answer
+        assert stated in answer.partition(b'{"error": "')[2]
+        assert b"secret" not in answer
+
+    served(check)
+
+
 @LOOPS
 def test_a_body_that_trickles_is_not_waited_for(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """It is answered with what to do; others go on, and nothing of it is queued."""
