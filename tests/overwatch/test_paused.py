@@ -27,6 +27,7 @@ from overwatch.projection.run import run_line
 from overwatch.simulate import Script, Settings
 from overwatch.snapshot import Snapshot, View
 from overwatch.tui import once
+from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 
 BEGIN_S, AWAY_S, AFTER_S = 30, 640, 40
@@ -164,6 +165,52 @@ def test_a_run_that_hangs_after_a_pause_is_found_as_soon_as_before_it(late_s: fl
 
     assert found
     assert {one.since for one in found} == {START_NS / 1e9 + hangs_s}
+
+
+@pytest.mark.parametrize("late_s", [0.0, 2.5])
+def test_updates_and_steps_before_the_word_of_the_resume_teach_no_gap(late_s: float) -> None:
+    """The rhythm of a loop without phases, by which a stall is found, does not have the pause."""
+    hangs_s, seconds = RESUMED_S + 60, RESUMED_S + 150
+    events: list[tuple[float, Origin, Event]] = [
+        (PAUSED_S + 0.5, CONTROL, RunStateChanged(at=0, before="running", after="paused")),
+        (RESUMED_S - 0.5, CONTROL, RunStateChanged(at=0, before="paused", after="running")),
+    ]
+    events.append((0, ORIGIN, fakes.started(0)))
+    for second in range(seconds):
+        alive = scalars({"system.memory.usage": 1.0})
+        events.append((second, ORIGIN, Measured(at=0, scope=Scope.HOST, values=alive)))
+        if second <= PAUSED_S or RESUMED_S <= second < hangs_s:
+            step = second - (RESUMED_S - PAUSED_S) * (second >= RESUMED_S)
+            events.append((second, ORIGIN, fakes.envs(0, [0, 1], index=step + 1, reward=[1.0, 2.0])))
+            events.append((second, ORIGIN, fakes.policy(0, index=step + 1, kl_divergence=0.01)))
+    timed = [
+        (origin, msgspec.structs.replace(event, at=START_NS + int(second * SECOND)))
+        for second, origin, event in events
+    ]
+    seen = _seen(timed, seconds, late_s)
+    found = [one for snapshot in seen for one in snapshot.findings if one.code == "training-stalled"]
+
+    assert {one.since for one in found} == {START_NS / 1e9 + hangs_s - 1}
+    assert found[0].since + 45 > next(one.time for one in seen if one.findings)
+
+
+def test_a_finding_that_is_open_over_a_pause_names_it() -> None:
+    """Its time has the pause; what was found after it has none."""
+    events = [*_trainer(), *_control()]
+    events = [
+        (origin, fakes.policy(event.at, index=event.index, kl_divergence=0.5))
+        if isinstance(event, Measured) and event.scope is Scope.POLICY
+        else (origin, event)
+        for origin, event in events
+    ]
+    seen = _seen(events, BEGIN_S + AWAY_S + AFTER_S - 2)
+    open_over = [{one.code: one.message for one in snapshot.findings} for snapshot in seen]
+    before, after = open_over[BEGIN_S // 2 - 1], open_over[-1]
+
+    assert "policy-kl-divergence" in before, before
+    assert "paused" not in before["policy-kl-divergence"]
+    assert after["policy-kl-divergence"].endswith(" of the time)"), after
+    assert " (paused for 10m" in after["policy-kl-divergence"]
 
 
 def test_the_verdict_names_the_pause(paused: list[Snapshot]) -> None:

@@ -252,7 +252,7 @@ def assess(
     if link.state in QUIET:
         found = [*outliving(state, followed, found), *line_problems(state, link)]
     found += failed_factors(state, how, anomalies)
-    now = Now(tick, clock.now, state.updates)
+    now = Now(tick, clock.now, state.updates, tick - previous.tick if is_paused and previous.tick else 0)
     kept = Assessment(
         tick=tick, ranks=rank(anomalies.scores, ranks, tick), lives=lives, watched=machines.watched,
         followed=follow(followed, found, now), policy=memory, acks=state.acks_total, streaks=streaks,

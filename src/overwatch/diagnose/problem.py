@@ -99,6 +99,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     """When its cause was last seen to go, while it is not yet believed; on the clock of the data."""
     acknowledged: bool = False
     """Whether an operator has seen it, as bad as it is now."""
+    paused_ns: int = 0
+    """How long the run was paused while it was open."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +137,8 @@ class Now(NamedTuple):
     """By the clock of the data."""
     updates: int = 0
     """By what the policy has learned: its updates so far."""
+    paused_ns: int = 0
+    """How much of the time since the tick before the run was paused."""
 
 
 def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
@@ -151,7 +155,7 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
     for problem in problems:
         known = before.open.get(problem.id)
         if known is not None and known.cleared_at is None:
-            current[problem.id] = _go_on(known, problem)
+            current[problem.id] = _go_on(known, problem, now.paused_ns)
             continue
         first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
         if clock - first.clock >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
@@ -203,14 +207,19 @@ def _rank(item: Open) -> tuple[bool, int, int, str]:
     return item.cleared_at is not None, SEVERITIES.index(item.problem.severity), item.since, item.problem.id
 
 
-def _go_on(known: Open, now: Problem) -> Open:
+def _go_on(known: Open, now: Problem, paused_ns: int = 0) -> Open:
     """An open finding with its problem's newest words; one that got worse has not been seen yet."""
     before = known.problem
     # What was usual is known from the opening on, or from when the rule first names it.
     named = now if before.usual is None else before
     problem = msgspec.structs.replace(now, usual=named.usual, stands=named.stands)
     worse = SEVERITIES.index(now.severity) < SEVERITIES.index(before.severity)
-    return Open(problem=problem, since=known.since, acknowledged=known.acknowledged and not worse)
+    return Open(
+        problem=problem,
+        since=known.since,
+        acknowledged=known.acknowledged and not worse,
+        paused_ns=known.paused_ns + paused_ns,
+    )
 
 
 def acknowledge(before: Followed, ids: Collection[str]) -> Followed:
@@ -264,11 +273,12 @@ def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
 
 def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
     """Carry on a finding whose cause is not seen at this moment."""
-    tick, clock, updates = now
+    tick, clock, updates, paused_ns = now
     if known.cleared_at is not None:
         if tick - known.cleared_at < LINGER_NS:
             current[key] = known
         return
+    known = msgspec.structs.replace(known, paused_ns=known.paused_ns + paused_ns)
     patience = known.problem.patience
     gone_at = clock if known.gone_at is None else known.gone_at
     if clock - gone_at < patience.clear:

@@ -74,7 +74,7 @@ def _finding(item: Open, ended_at: float | None) -> Finding:
         severity=problem.severity,
         subject=Subject(scope=problem.scope, id=safe_or_none(problem.subject)),
         since=item.since / 1e9,
-        message=safe(problem.message),
+        message=f"{safe(problem.message)}{_pause_within(item)}",
         hint=safe(problem.hint),
         factors=tuple(safe(factor) for factor in problem.factors),
         symptoms=problem.symptoms,
@@ -89,6 +89,12 @@ def _finding(item: Open, ended_at: float | None) -> Finding:
 def _advice(code: str) -> Advice | None:
     book = runbook(code)
     return None if book is None else Advice(means=book.means, confirm=book.confirm, act=book.act)
+
+
+def _pause_within(item: Open) -> str:
+    """What of the time that a finding was open is a pause, of a second or more."""
+    paused_s = item.paused_ns / 1e9
+    return f" (paused for {duration(paused_s)} of the time)" if paused_s >= 1 else ""
 
 
 def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...]) -> Verdict:

@@ -1,7 +1,7 @@
 """Where the server listens: TLS, and how many connections there may be.
 
 Rules: a connection beyond the cap is answered with 503 once it asks, and counted; one that asks nothing, or
-does not end the head of its request, is closed by the web server in `idle_s`. Bodies stay packed. Must not
+does not end the head of its request, is closed by the web server in `idle_s`. Must not
 know what is asked.
 """
 
@@ -12,7 +12,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
@@ -24,6 +24,8 @@ LINGER_S: Final = 2.0
 _BACKLOG: Final = 512
 _QUIET_S: Final = 30.0
 """Between two lines of the log about refused connections."""
+_HANDLING: Final[dict[str, Any]] = {"auto_decompress": False, "access_log": None}
+"""Of connections: bodies stay packed, and no line is logged a request."""
 _REFUSED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 2\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%b"
@@ -102,13 +104,8 @@ class Site(web.TCPSite):
         if server is None:
             raise RuntimeError("the runner was not set up")
         if len(server.connections) < self._most:
-            return _Connection(
-                server,
-                loop=asyncio.get_running_loop(),
-                auto_decompress=False,
-                access_log=None,
-                keepalive_timeout=self._idle_s,
-            )
+            loop = asyncio.get_running_loop()
+            return _Connection(server, loop=loop, keepalive_timeout=self._idle_s, **_HANDLING)
         self.refused += 1
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET_S
