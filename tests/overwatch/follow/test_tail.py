@@ -14,27 +14,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.csv"
 
 
-def test_only_what_was_appended_is_read(path: Path) -> None:
-    """Nothing before the file is there; then each piece once."""
-    tail = Tail(path)
-
-    assert tail.read().data == b""
-    path.write_bytes(b"one")
-    assert tail.read() == (b"one", False)
-    assert tail.read().data == b""
-    with path.open("ab") as file:
-        file.write(b"two")
-    assert tail.read() == (b"two", False)
-
-
-def test_a_large_file_comes_in_pieces(path: Path) -> None:
-    """No look reads more than 64 KiB."""
-    path.write_bytes(b"x" * (5 << 15))
-    tail = Tail(path)
-
-    assert [len(tail.read().data) for _ in range(4)] == [1 << 16, 1 << 16, 1 << 15, 0]
-
-
 def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(path: Path) -> None:
     """Renamed with a line that was not read yet; until a new file is there, nothing."""
     path.write_bytes(b"a\n")

@@ -31,20 +31,6 @@ def test_nothing_folds_to_nothing() -> None:
     assert conflator.n == 0
 
 
-def test_one_breach_among_many_is_reported() -> None:
-    """A KL of 0.2 in one of twenty updates is a critical value and the highest, though the last is fine."""
-    (event,) = folded([0.01] * 9 + [0.2] + [0.02] + [0.01] * 9).events()
-    assert isinstance(event, Measured)
-    assert event.values[KL].first() == 0.01
-    assert event.index == 19
-    assert event.conflated is not None
-    assert event.conflated.n == 20
-    assert event.conflated.high[KL].first() == 0.2
-    assert event.conflated.low[KL].first() == 0.01
-    assert event.conflated.criticals == {KL: 1}
-    assert event.conflated.warnings == {KL: 1}
-
-
 def test_breaches_are_counted_by_the_limits_of_the_run() -> None:
     """A run that declared a target for KL is judged by it here as in the tower."""
     conflator = Conflator(config={"target_kl": "0.1"})
