@@ -56,7 +56,6 @@ def test_what_is_missing_is_one_line_with_the_command_that_brings_it(extra: Extr
     [
         (("tui", "--once", "--replay", "{run}"), "tui"),
         (("tui", "--replay", "{run}"), "tui"),
-        (("backup", "list", "s3://bucket/prefix"), "store"),
         (("export", "{run}", "--to", "parquet", "-o", "{run}/table"), "parquet"),
     ],
 )

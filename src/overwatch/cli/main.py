@@ -16,7 +16,6 @@ from click.shell_completion import get_completion_class
 
 from overwatch import __version__, discovery
 from overwatch.cli.attend import watch as attend
-from overwatch.cli.backup import backup
 from overwatch.cli.catalog import catalog
 from overwatch.cli.configuration import (
     config,
@@ -365,7 +364,7 @@ def locate(what: str | None) -> None:
 
 
 for _command in (
-    attend, backup, catalog, config, query, audit, export, report, compare, rules, fleet, follow,
+    attend, catalog, config, query, audit, export, report, compare, rules, fleet, follow,
     import_, web,
 ):  # fmt: skip
     main.add_command(_command)

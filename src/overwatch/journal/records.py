@@ -202,7 +202,7 @@ def parts_in(sizes: Mapping[str, int], log: str, where: Path) -> list[Part]:
         if int(version) > VERSION:
             raise LogVersionError(
                 f"{where / name} was written by a newer version of Overwatch; install that version again, or "
-                "restore a backup that this one made"
+                "restore a copy of the folder from before"
             )
         found.append(Part(name=name, number=int(number), first=int(first), salt=int(salt, 16), end=size))
     return sorted(found, key=lambda part: part.number)
