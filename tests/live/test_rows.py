@@ -83,7 +83,7 @@ WAITS: Final = {
     ),
     "overwatch.policy.chosen_log_prob": "preferences: tests/calibration/test_libraries.py",
     "overwatch.policy.eval_return": "evaluations of a trainer: tests/overwatch/adapters/test_sb3.py",
-    "overwatch.policy.scaffold_delay": "a seed that helped another one and was pruned before it became a fossil: "
+    "overwatch.policy.scaffold_delay": "a seed that helped another one and was pruned: "
     "tests/overwatch_rl/worlds/morphogenesis/test_rewards.py",
     "overwatch.policy.warmup": "a network of convolutions: tests/overwatch_rl/training/test_warmup.py",
     "overwatch.run.gpu.idle": "a GPU",
