@@ -22,9 +22,7 @@ from overwatch.catalog.goodhart import FOOD, GAP, POISON, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_CLIP, ENTROPY_NATS
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.moves import KL_DRIFT, KL_JOINT, TRUST_REGION
-from overwatch.catalog.phases import Phase as Turn
-from overwatch.catalog.phases import parse_phase
-from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, GRAD_CLIPPED, GRAD_NORM, UPDATE_TIME
+from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import EarlyStopped, Measured
 from overwatch.events.adding import added
 from overwatch.state.arrays import median
@@ -81,24 +79,11 @@ def _derived(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]
     target = state.limits(KL).warning
     if reported is not None and reported.value is not None and target is not None:
         yield TRUST_REGION, reported.value / target.value
-    if (took_s := _from_update_to_update(state, event)) is not None:
-        yield UPDATE_TIME, took_s
     yield from _of_goodhart(state, event)
     if (together := _together(state, event)) is not None:
         yield ENTROPY_CLIP, together
     if (spread := _spread(state, event)) is not None:
         yield VALUE_SPREAD, spread
-
-
-def _from_update_to_update(state: RunState, event: Measured) -> float | None:
-    """Seconds that an update took, where the trainer times its phases and not the whole; no pause counts."""
-    updates, since = event.updates(state.index), state.last_update_at
-    if not updates or since <= state.resumed_at or event.at <= since:
-        return None
-    names = (name for phases in state.phases.values() for name in phases)
-    if not any(parse_phase(name) is Turn.UPDATE for name in names):
-        return None
-    return (event.at - since) / 1e9 / updates
 
 
 def _of_goodhart(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]:

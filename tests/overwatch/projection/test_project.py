@@ -12,7 +12,7 @@ from overwatch import codec
 from overwatch.catalog import ROWS, Metric, Scope, key_of, name_of
 from overwatch.catalog.metric import Limit
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Column, Event, LogLine, Measured, PhaseEnded, Severity, scalars
+from overwatch.events import Column, Event, LogLine, Measured, Severity, scalars
 from overwatch.projection import project
 from overwatch.projection.policy import trend
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot, View
@@ -193,23 +193,6 @@ def test_a_sentence_about_a_limit_is_true(row: Metric, preset: str, limit: Limit
         else:
             assert (" above " if is_above else " below ") in words, cause
             assert numbers[0] > numbers[1] if is_above else numbers[0] < numbers[1], cause
-
-
-@pytest.mark.parametrize(
-    ("phase", "sent", "text"),
-    [("update", {}, "4.00s"), ("collect", {}, "–"), ("update", {"update_time": 9.0}, "9.00s")],
-)
-def test_an_update_that_is_timed_as_a_phase_has_a_time(phase: str, sent: dict[str, float], text: str) -> None:
-    """From update to update, in whatever parts an update was reported; the trainer's own number wins."""
-    events: list[Event] = []
-    for i in range(1, 6):
-        at = START_NS + 4 * i * SECOND
-        events += [
-            PhaseEnded(at=at, phase=phase, duration_s=1.0),
-            fakes.policy(at, index=i, kl_divergence=0.01, **sent),
-            fakes.policy(at + 1, index=i, entropy=0.5),
-        ]
-    assert _shown(events).policy["update_time"].text == text
 
 
 def test_a_selected_env_has_its_detail() -> None:
