@@ -74,6 +74,7 @@ ROWS: Final = (
         unit="{sigma}",
         asks="How much do advantages differ, before they are normalised?",
         label="adv std",
+        limits=above(4.0, 10.0, relative=True),
         presets={
             "esper": between(
                 Limits(

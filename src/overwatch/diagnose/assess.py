@@ -276,7 +276,7 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
         beside={} if is_still else machines.beside,
         lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
         baseline=seen.baseline,
-        converged=has_converged(seen.state, seen.fleet),
+        converged=has_converged(seen.state, kept.policy.levels),
     )
 
 

@@ -1,77 +1,76 @@
-"""Findings about the policy: rows beyond their limits, what they mean together, drift, returns that fall.
+"""Findings about the policy: rows beyond their limits, what they mean together, returns that fall, and causes.
 
 Causes take their symptoms: a policy that does not move and a collapse take all rows and the fall of returns,
 a compound its parts, a row beyond its limit its own drift. Of compounds the first that holds takes its rows,
-so that a row is reported once; one that stands goes on while any of its rows does. A policy with little
+so that a row is reported once; one that is open goes on while any of its rows does. A policy with little
 entropy that earns its best is solved, and an early stop that kept KL near its target has worked: both are
 info, never a warning.
 
 One update that moved the policy far more than its neighbours do is a spike of KL: no trend, so it is info for
 a few updates; one that left the target far behind is a warning. A program that is compiled again while it
-trains waits for the compiler each time. A return that fell is seen by what the trainer itself sends of it:
-large against all that the run ever gained and against its own scatter, its newest updates below all of those
-just before. Pure.
+trains waits for the compiler each time. Evaluations are judged as the training return is, and count more: a
+policy whose evaluation falls is worse, whatever it earns in training. Pure.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, KL, Scope
+from overwatch.catalog import BY_NAME, KL, Metric, Scope
 from overwatch.catalog.compiling import RECOMPILES
+from overwatch.catalog.episodes import EVAL_RETURN
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
     EXPLAINED_VARIANCE,
     GRAD_NORM,
+    LEARNING_RATE,
     RETURN,
     UPDATE_TIME,
     VALUE_LOSS,
 )
-from overwatch.diagnose.beginning import displaced, entropy_explodes, loss_diverged
-from overwatch.diagnose.drift import Away, Drift, away, drift_problems, drifts, rank_problems
+from overwatch.diagnose.drift import Away, away, rank_problems
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.hacking import Hacking, hacking, hacking_problem
-from overwatch.diagnose.optimiser import (
-    DIVERGED,
-    FROZEN,
-    RATE,
-    SPIKES,
-    ZERO,
-    Gradients,
-    critic_diverged,
-    frozen,
-    gradients,
-    optimiser_problems,
-)
+from overwatch.diagnose.levels import BLOCK, FEW, Levels, Outlook, Standing, of_return, remember, standing
 from overwatch.diagnose.policy_rows import (
     CRITIC,
-    NEWEST,
-    earns_its_best,
-    earns_more,
     falls_fast,
     has_converged,
-    has_risen,
     is_beyond,
-    is_harmless_drift,
     is_judged,
     is_warm,
     returns_vary,
     row_problems,
     swings_up,
 )
-from overwatch.diagnose.problem import STEADY, UPDATES, Problem, of_policy
+from overwatch.diagnose.problem import SEVERITIES, STEADY, UPDATES, Problem, of_policy
+from overwatch.diagnose.signals import (
+    CREEPING,
+    DIVERGED,
+    FROZEN,
+    MOVING,
+    RATE,
+    VARIED,
+    ZERO,
+    critic,
+    drifts,
+    frozen,
+    gradient_spikes,
+    impossible,
+    moved,
+    since_first,
+    starved,
+)
 from overwatch.events import EarlyStopped
-from overwatch.events.adding import added
 from overwatch.state.arrays import Derived, median
-from overwatch.state.policy import LEVEL, Series, scatter
+from overwatch.state.policy import Series
 from overwatch.state.run import RunState
 
 SPIKE: Final = 5.0
@@ -152,58 +151,6 @@ def recompiles(state: RunState) -> Problem | None:
     )
 
 
-ALONE: Final = 0.5
-"""Share of what was gained, or of the best level if that is more, whose loss is a collapse by itself."""
-WITH_A_SIGN: Final = 0.3
-"""The same where something else shows why."""
-FALL_LATELY: Final = 20
-"""Updates before the newest ones: the best level among them was usual."""
-BELOW: Final = 10
-"""Updates just before the newest ones, below all of which these must be."""
-FALL_SCATTERS: Final = 4.0
-
-
-class Fall(NamedTuple):
-    """A return that fell."""
-
-    usual: float
-    """The best level lately."""
-    now: float
-    """Median of the newest updates."""
-
-
-def newest_return(state: RunState) -> float | None:
-    """Median of the newest updates; `None` where no return is sent."""
-    series = state.policy.get(RETURN.name)
-    return None if series is None else median(series.window.items[-NEWEST:])
-
-
-def return_fall(state: RunState, share: float) -> Fall | None:
-    """The fall that the newest updates show, where it is this share of what there was to lose."""
-    series = state.policy.get(RETURN.name)
-    if series is None or series.lowest is None or len(series.window.items) < BELOW + NEWEST:
-        return None
-    newest, before = series.window.items[-NEWEST:], series.window.items[:-NEWEST][-FALL_LATELY:]
-    best = max(median(before[i : i + LEVEL]) or before[i] for i in range(len(before) - LEVEL + 1))
-    # What was lowest before the fall: the fall itself is no gain.
-    floor = min(series.window.items[:-NEWEST])
-    floor = min(floor, series.lowest) if series.lowest < min(newest) else floor
-    lost, now = best - max(newest), median(newest)
-    if now is None or max(newest) >= min(before[-BELOW:]):
-        return None
-    usual = series.window.items[:-NEWEST]
-    least = max(share * max(abs(best), best - floor), FALL_SCATTERS * max(scatter(before), _deviation(usual)))
-    return Fall(best, now) if lost > 0 and lost >= least else None
-
-
-def _deviation(values: list[float]) -> float:
-    """Standard deviation of one update around its neighbours, rare ones counted too."""
-    steps = [after - before for before, after in itertools.pairwise(values)]
-    mean = added(steps) / len(steps)
-    variance = added([(step - mean) * (step - mean) for step in steps]) / len(steps)
-    return float((variance / 2) ** 0.5)
-
-
 COLLAPSE: Final = "policy-collapse"
 COLLAPSED_ROWS: Final = 2
 STEPS: Final = (KL.short, CLIP_FRACTION.short)
@@ -254,12 +201,12 @@ COMPOUNDS: Final = (
 """Checked in this order."""
 
 
-def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Problem]:
+def joined(problems: list[Problem], open_: Mapping[str, Problem]) -> list[Problem]:
     """The same problems, with those that are one thing reported as one."""
     left, found = list(problems), list[Problem]()
     for compound in COMPOUNDS:
         parts = [problem for problem in left if _names(problem) & compound.takes]
-        if parts and (f"{compound.code}:policy:" in standing or _holds(compound, parts)):
+        if parts and (f"{compound.code}:policy:" in open_ or _holds(compound, parts)):
             found.append(_reported(compound, parts))
             left = [problem for problem in left if problem not in parts]
     return [*found, *left]
@@ -270,7 +217,7 @@ def collapse_of(
     fallen: list[Problem],
     *,
     falling: bool,
-    stands: bool = False,
+    is_open: bool = False,
     succeeds: bool = False,
     signs: tuple[str, ...] = (),
 ) -> Problem | None:
@@ -278,7 +225,7 @@ def collapse_of(
 
     It begins where returns fell and a row beyond its limit, or another of the `signs`, shows why; where
     several rows are critical, or one is and entropy is beyond its limit; and where steps are too large while
-    entropy is `falling` fast, unless the policy `succeeds`. A collapse that `stands` goes on while returns
+    entropy is `falling` fast, unless the policy `succeeds`. A collapse that `is_open` goes on while returns
     are down, a row is critical, or several rows are beyond their limits: one better update is no recovery.
     """
     critical = [problem for problem in problems if problem.severity == "critical"]
@@ -286,7 +233,7 @@ def collapse_of(
     lost = critical and len(critical) + len(dying) >= COLLAPSED_ROWS
     large = {problem.subject for problem in problems} >= set(STEPS)
     fell = fallen and (signs or signs_of(problems))
-    goes_on = stands and (fallen or critical or len(problems) >= COLLAPSED_ROWS)
+    goes_on = is_open and (fallen or critical or len(problems) >= COLLAPSED_ROWS)
     if fell or lost or (large and falling and not succeeds) or goes_on:
         return _collapse(problems, fallen, signs)
     return None
@@ -307,11 +254,10 @@ def _holds(compound: Compound, parts: list[Problem]) -> bool:
 
 
 def _reported(compound: Compound, parts: list[Problem]) -> Problem:
-    critical = any(part.severity == "critical" for part in parts)
     limits = "its limit" if len(parts) == 1 else "their limits"
     return of_policy(
         code=compound.code,
-        severity="critical" if critical else "warning",
+        severity=min((part.severity for part in parts), key=SEVERITIES.index),
         at=min(part.at for part in parts),
         message=f"{compound.words}: {_labels(parts)} beyond {limits}",
         hint=compound.hint,
@@ -360,10 +306,16 @@ STOPPED_LATELY: Final = 5
 """Updates for which an early stop is reported."""
 _STOPPED: Final = "early-stop"
 _FELL: Final = "reward-collapse"
-_FALLEN: Final = f"{_FELL}:policy:{RETURN.short}"
 _COLLAPSED: Final = f"{COLLAPSE}:policy:"
-_DOWN: Final = (_FALLEN, _COLLAPSED, f"{FROZEN}:policy:")
-"""Findings that remember how much the return fell."""
+_REMEMBERED: Final = (
+    RETURN,
+    EVAL_RETURN,
+    LEARNING_RATE,
+    *MOVING,
+    *VARIED,
+    *(known.row for known in CREEPING),
+)
+"""Rows of which levels are remembered."""
 
 
 class Calm(Derived):
@@ -383,10 +335,8 @@ class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     heeded: int = -1
     """As the state counts it: while it is the same, so is all that the policy reported."""
-    drifts: dict[str, Drift] = {}
-    """What has added up of the rows that may drift, by name."""
-    gradients: Gradients = Gradients()
-    """What gradients were, and which of them spiked."""
+    levels: dict[str, Levels] = {}
+    """What rows were like over the whole run, by full name."""
     away: Away = Away()
     """Ranks far from the others."""
     hacking: Hacking = Hacking()
@@ -398,7 +348,7 @@ def judge_policy(
     state: RunState,
     fleet: Fleet,
     limits: AnomalyLimits,
-    standing: Mapping[str, Problem],
+    open_: Mapping[str, Problem],
     before: PolicyMemory,
 ) -> tuple[list[Problem], PolicyMemory]:
     """As `policy_problems`, which is not run again while nothing is wrong and nothing new came."""
@@ -406,16 +356,20 @@ def judge_policy(
     if before.calm.by == by:
         return [], before
     memory = before if before.heeded == state.heeded else _remembered(state, before)
-    found = policy_problems(state, fleet, limits, standing, memory)
-    is_calm = not found and not any(":policy:" in key for key in standing)
+    found = policy_problems(state, fleet, limits, open_, memory)
+    is_calm = not found and not any(":policy:" in key for key in open_)
     return found, msgspec.structs.replace(memory, calm=Calm(by if is_calm else None))
 
 
 def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:
+    levels = dict(before.levels)
+    for row in _REMEMBERED:
+        if (series := state.policy.get(row.name)) is not None:
+            size = FEW if row is EVAL_RETURN else BLOCK
+            levels[row.name] = remember(levels.get(row.name), series, state.task_changed_at, size)
     return PolicyMemory(
         heeded=state.heeded,
-        drifts=drifts(state, before.drifts),
-        gradients=gradients(state, before.gradients),
+        levels=levels,
         away=away(state, before.away),
         hacking=hacking(state, before.hacking),
     )
@@ -425,58 +379,68 @@ def policy_problems(
     state: RunState,
     fleet: Fleet,
     limits: AnomalyLimits,
-    standing: Mapping[str, Problem],
+    open_: Mapping[str, Problem],
     memory: PolicyMemory,
 ) -> list[Problem]:
     """What is wrong with the policy, symptoms under their causes."""
-    ranks = list(rank_problems(state, memory.away.rows))
-    hacked = hacking_problem(state, memory.hacking)
-    again = recompiles(state)
-    ranks += [one for one in (hacked, again) if one is not None]
-    succeeded = has_risen(state) and earns_its_best(state, fleet)
-    solved = succeeded and not returns_vary(state, fleet)
-    optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded, solved=solved))
-    rows = list(row_problems(state, fleet, standing))
+    levels, stands = memory.levels, _stands(state, fleet, limits, memory.levels)
+    beside = [*rank_problems(state, memory.away.rows), *_evaluation(state, levels, open_)]
+    beside += [one for one in (hacking_problem(state, memory.hacking), recompiles(state)) if one is not None]
+    rows = list(row_problems(state, fleet, stands, open_))
     signs = _signs(state)
-    share = WITH_A_SIGN if signs or signs_of(rows) else ALONE
-    fallen = list(_fallen(state, fleet, limits, standing, share))
-    # What does not move since no step is made is a matter of the optimiser.
-    stopped = any(problem.code in (ZERO, RATE) for problem in optimiser)
-    still = None if stopped else frozen(state, fell=bool(fallen), succeeded=succeeded)
+    fallen = list(_fallen(state, fleet, stands, open_))
+    solved = stands.outlook is Outlook.GOOD and stands.gained > 0 and not returns_vary(state, fleet)
+    hungry = list(starved(state, levels, stands, solved=solved))
+    # What does not move since no step is made is a matter of the learning rate, or of gradients that never were.
+    codes = {problem.code for problem in hungry}
+    caused = RATE in codes or (ZERO in codes and not moved(state))
+    still = None if caused else frozen(state, levels, stands)
     if still is not None:
-        return [_taking(still, rows, fallen), *ranks]
-    lost = critic_diverged(state, succeeded=succeeded)
-    critic = set[str | None]() if lost is None else {row.short for row in CRITIC}
-    rows = [row for row in rows if row.subject not in critic]
-    worse = (
-        loss_diverged(state),
-        displaced(state),
-        entropy_explodes(state, succeeded=succeeded or earns_more(state, fleet)),
-    )
-    apart = [one for one in (lost, *worse, *optimiser, *ranks) if one is not None]
+        return [_taking(still, [*rows, *hungry], fallen), *beside]
+    lost = critic(state, levels, stands, solved=solved)
+    of_critic = set[str | None]() if lost is None else {row.short for row in CRITIC}
+    rows = [row for row in rows if row.subject not in of_critic]
+    apart = [*([] if lost is None else [lost]), *since_first(state, stands), *hungry, *beside]
+    apart += [one for one in impossible(state) if one.id not in {row.id for row in rows}]
     entropy = state.policy.get(ENTROPY.name)
     falling = entropy is not None and falls_fast(entropy)
-    stands = _COLLAPSED in standing
-    # Envs may all have bad luck for a moment; a return at its best, as the trainer sends it, is no fall.
-    held = stands or _FALLEN in standing
-    down = [fall for fall in fallen if not fall.symptoms or (held and not earns_its_best(state, fleet))]
-    collapse = collapse_of(rows, down, falling=falling, stands=stands, succeeds=succeeded, signs=signs)
+    is_open = _COLLAPSED in open_
+    collapse = collapse_of(
+        [row for row in rows if row.severity != "info"],
+        fallen,
+        falling=falling,
+        is_open=is_open,
+        succeeds=stands.outlook is Outlook.GOOD,
+        signs=signs,
+    )
     if collapse is not None:
         return [collapse, *apart]
     subjects = {row.subject for row in rows}
     spikes = [spike for spike in kl_spike(state) if KL.short not in subjects]
-    apart = [one for one in apart if not (one.code == SPIKES and GRAD_NORM.short in subjects)]
-    reported = {problem.subject for problem in (*rows, *fallen)} | critic
-    quiet = list(_quiet(state, fleet))
+    spiked = gradient_spikes(state)
+    apart += [spiked] if spiked is not None and GRAD_NORM.short not in subjects else []
+    reported = {problem.subject for problem in (*rows, *fallen, *apart)} | of_critic
+    quiet = list(_quiet(state, levels))
     reported |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
-        for row, drift in drift_problems(state, memory.drifts, standing)
-        if row.short not in reported
-        and is_judged(state, fleet, row, state.policy[row.name])
-        and not is_harmless_drift(state, fleet, row)
+        for row, drift in drifts(state, levels, stands, open_)
+        if row.short not in reported and is_judged(state, fleet, stands, row, state.policy[row.name])
     ]
-    return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet, *apart]
+    return [*joined([*rows, *spikes], open_), *fallen, *crept, *quiet, *apart]
+
+
+def _stands(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mapping[str, Levels]) -> Standing:
+    """How the return stands: as the trainer sends it, else as its envs' episodes earn."""
+    sent = of_return(state, levels)
+    returns = fleet.returns
+    if RETURN.name in state.policy or returns is None:
+        return sent
+    now, best = returns.fleet.recent, returns.fleet.earlier
+    if fleet_fell(returns, limits) is not None:
+        return Standing(Outlook.FALLEN, now, best, abs(best - now))
+    outlook = Outlook.GOOD if now > best + returns.fleet.noise else Outlook.FLAT
+    return Standing(outlook, now, best)
 
 
 def _signs(state: RunState) -> tuple[str, ...]:
@@ -490,23 +454,21 @@ def _signs(state: RunState) -> tuple[str, ...]:
 
 def _taking(cause: Problem, rows: list[Problem], fallen: list[Problem]) -> Problem:
     """A cause with its symptoms, whose findings it takes over."""
-    parts, (usual, stands) = [*rows, *fallen], marks_of(fallen)
+    parts = [*rows, *fallen]
     return msgspec.structs.replace(
         cause,
-        usual=usual,
-        stands=stands,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
         absorbs=(*(part.code for part in parts), COLLAPSE, DIVERGED, *(c.code for c in COMPOUNDS)),
     )
 
 
-def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
+def _quiet(state: RunState, levels: Mapping[str, Levels]) -> Iterator[Problem]:
     """What looks like trouble and is none: a policy that is solved, an early stop that worked."""
     if not is_warm(state):
         return
     entropy, stop = state.policy.get(ENTROPY.name), state.early_stop
-    if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, fleet):
+    if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, levels):
         yield _converged(state, entropy)
     if stop is None or state.update is None or not 0 <= state.update - stop.update < STOPPED_LATELY:
         return
@@ -542,40 +504,48 @@ def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
 
 
 def _fallen(
-    state: RunState, fleet: Fleet, limits: AnomalyLimits, standing: Mapping[str, Problem], share: float
+    state: RunState, fleet: Fleet, stands: Standing, open_: Mapping[str, Problem]
 ) -> Iterator[Problem]:
     """The return fell, of the whole fleet or as the trainer sends it: one finding, until half is regained."""
-    known = next((found for found in map(standing.get, _DOWN) if found and found.usual is not None), None)
-    if known is not None and known.at <= state.task_changed_at:
-        known = None
-    sent, returns = newest_return(state), fleet.returns
-    if known is not None and known.usual is not None and known.stands is not None:
-        by_envs = sent is None or (known.code == _FELL and known.symptoms > 0)
-        if by_envs and returns is not None and returns.fleet.recent < known.stands:
-            yield _fall(state, Fall(known.usual, returns.fleet.recent), num_envs=returns.fleet.num)
-        elif not by_envs and sent is not None and sent < known.stands:
-            yield _fall(state, Fall(known.usual, sent))
-        return
-    fell = return_fall(state, share)
-    if fell is not None:
-        yield _fall(state, fell)
-    elif returns is not None and fleet_fell(returns, limits) is not None:
-        yield _fall(state, Fall(returns.fleet.earlier, returns.fleet.recent), num_envs=returns.fleet.num)
+    num_envs = 0 if RETURN.name in state.policy or fleet.returns is None else fleet.returns.fleet.num
+    known = next((found for found in map(open_.get, _DOWN) if found and found.usual is not None), None)
+    if known is not None and known.at > state.task_changed_at and known.stands is not None:
+        if stands.now < known.stands:
+            yield _fall(state, RETURN, known.usual or 0.0, stands.now, num_envs=num_envs)
+    elif stands.outlook is Outlook.FALLEN:
+        yield _fall(state, RETURN, stands.best, stands.now, num_envs=num_envs)
 
 
-def _fall(state: RunState, fell: Fall, *, num_envs: int = 0) -> Problem:
-    of = "return of the fleet" if num_envs else "return"
+_DOWN: Final = (f"{_FELL}:policy:{RETURN.short}", _COLLAPSED, f"{FROZEN}:policy:")
+"""Findings that remember how much the return fell."""
+
+
+def _evaluation(
+    state: RunState, levels: Mapping[str, Levels], open_: Mapping[str, Problem]
+) -> Iterator[Problem]:
+    """Evaluations fell: what is learned is not what is wanted, or is learned away."""
+    stands = standing(state.policy.get(EVAL_RETURN.name), levels.get(EVAL_RETURN.name), FEW)
+    known = open_.get(f"{_FELL}:policy:{EVAL_RETURN.short}")
+    if known is not None and known.stands is not None:
+        if stands.now < known.stands:
+            yield _fall(state, EVAL_RETURN, known.usual or 0.0, stands.now)
+    elif stands.outlook is Outlook.FALLEN:
+        yield _fall(state, EVAL_RETURN, stands.best, stands.now)
+
+
+def _fall(state: RunState, row: Metric, usual: float, now: float, *, num_envs: int = 0) -> Problem:
+    of = "return of the fleet" if num_envs else row.label
     return Problem(
         code=_FELL,
         scope="policy",
-        subject=RETURN.short,
+        subject=row.short,
         at=state.last_at,
-        message=f"{of} fell to {fell.now:+.2f} from {fell.usual:+.2f}",
+        message=f"{of} fell to {now:+.2f} from {usual:+.2f}",
         hint="look at KL and entropy; go back to the last good checkpoint",
         factors=(f"median of {num_envs} envs",) if num_envs else (),
         symptoms=num_envs,
         # A hold of updates is in the fall itself; envs may all end an episode badly by chance.
         patience=STEADY if num_envs else UPDATES,
-        usual=fell.usual,
-        stands=(fell.usual + fell.now) / 2,
+        usual=usual,
+        stands=(usual + now) / 2,
     )

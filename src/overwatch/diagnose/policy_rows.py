@@ -1,9 +1,10 @@
 """Rows of the policy beyond their limits for long enough, one problem a row, and when a row means anything.
 
 A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
-stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong: where
-returns are known and as high as they ever were it has not, so what is critical by its limit is a warning
-there. A policy that hardly explores is sick, or solved its task.
+stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong: the return
+says whether it did. Where it rises or is at its best a row beyond its limit is info, and a warning where the
+breach is gross. Where it fell, stands still or is not sent, a row is as bad as its limit. Little entropy at
+the best return is a task that is solved.
 
 A breach is gross by its own size (more than a nat of KL), whatever the run is like; after the warm-up it is
 large from several times its critical limit on. Two of the newest three such updates are enough. Several rows
@@ -28,20 +29,10 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.levels import Levels, Outlook, Standing, of_return
 from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import median
-from overwatch.state.policy import (
-    BAD_LUCK,
-    LEVEL,
-    MEDIAN_NEEDS,
-    NEAR_BEST,
-    Series,
-    Status,
-    at_its_best,
-    known_values,
-    rises,
-    scatter,
-)
+from overwatch.state.policy import LEVEL, MEDIAN_NEEDS, Series, Status, known_values
 from overwatch.state.run import RunState
 
 WARM_UP_UPDATES: Final = 20
@@ -64,9 +55,7 @@ NEGLIGIBLE: Final = 0.01
 Untrained it errs by the targets' mean square; without any use it errs by their variance. So at this share
 they vary by less than a tenth of their size.
 """
-AT_CEILING: Final = 10
-"""Of the updates remembered, those with exactly the best return, from which it is the most there is."""
-VARIES: Final = 0.05
+VARIES: Final = 0.03
 """Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
 
 
@@ -82,14 +71,26 @@ def is_warm(state: RunState) -> bool:
     )
 
 
-def has_converged(state: RunState, fleet: Fleet) -> bool:
-    """Whether entropy is low because the task is solved: it falls no more, and returns are at their best."""
+def has_converged(state: RunState, levels: Mapping[str, Levels]) -> bool:
+    """Whether entropy is low because the task is solved: it falls no more, and the return is at its best."""
     entropy = state.policy.get(ENTROPY.name)
-    if entropy is None or entropy.judgement is None or not (is_warm(state) or has_risen(state)):
+    if entropy is None or entropy.judgement is None or entropy.value is None or not is_warm(state):
         return False
     # One update above the limit is no recovery.
-    low = entropy.value is not None and any(status > Status.OK for status in entropy.statuses.items)
-    return low and not falls_fast(entropy) and earns_its_best(state, fleet)
+    low = any(status > Status.OK for status in entropy.statuses.items)
+    return low and _is_solved(state, entropy, of_return(state, levels))
+
+
+def _is_solved(state: RunState, entropy: Series, stands: Standing) -> bool:
+    """Whether the return rose and is at its best, or both were so when the run began, as of one that goes on."""
+    if falls_fast(entropy):
+        return False
+    if stands.outlook is Outlook.GOOD:
+        return stands.gained > 0
+    limit, first = state.limits(ENTROPY).warning, entropy.first
+    began_low = limit is not None and first is not None and limit.side.crossed(first, limit.value)
+    dead = entropy.value is not None and entropy.value < GROSS[ENTROPY.name].value
+    return stands.outlook is Outlook.FLAT and stands.is_near and began_low and not dead
 
 
 def falls_fast(entropy: Series) -> bool:
@@ -108,44 +109,6 @@ def _lost(entropy: Series) -> float:
     return 0.0 if before is None or now is None else before - now
 
 
-def has_risen(state: RunState) -> bool:
-    """Whether returns are well above the lowest ones, beyond luck; `False` where none are sent."""
-    sent = state.policy.get(RETURN.name)
-    level = None if sent is None else median(known_values(sent)[-LEVEL:])
-    if sent is None or level is None or sent.lowest is None or sent.highest_level is None:
-        return False
-    gained = level - sent.lowest
-    return gained > max(NEAR_BEST * abs(sent.highest_level), BAD_LUCK * scatter(sent.window.items))
-
-
-def earns_its_best(state: RunState, fleet: Fleet) -> bool:
-    """Whether returns are as high as they ever were, but for luck; `False` where none are reported."""
-    earned = state.policy.get(RETURN.name)
-    if earned is not None and earned.highest_level is not None:
-        return at_its_best(earned)
-    returns = fleet.returns
-    return returns is not None and returns.fleet.recent >= returns.fleet.earlier - returns.fleet.noise
-
-
-def earns_more(state: RunState, fleet: Fleet) -> bool:
-    """Whether returns rise, by more than luck; `False` where none are known."""
-    earned = state.policy.get(RETURN.name)
-    if earned is not None and earned.highest_level is not None:
-        return rises(earned)
-    returns = fleet.returns
-    return returns is not None and returns.fleet.recent > returns.fleet.earlier + returns.fleet.noise
-
-
-def is_at_ceiling(state: RunState) -> bool:
-    """Whether returns rose to the most that episodes can earn: the best one came many times, to the bit."""
-    sent = state.policy.get(RETURN.name)
-    if sent is None or sent.highest is None or not has_risen(state):
-        return False
-    at_it = sum(value == sent.highest for value in sent.window.items)
-    newest = known_values(sent)[-LEVEL:]
-    return at_it >= AT_CEILING and sum(value == sent.highest for value in newest) * 4 >= 3 * len(newest)
-
-
 def returns_vary(state: RunState, fleet: Fleet) -> bool:
     """Whether episodes earn differently; `True` where that is not reported."""
     if fleet.returns is not None:
@@ -157,9 +120,11 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
         known = known[np.isfinite(known)]
     if known.size < 2:
         return True
+    # A dip now and then, of what is at its ceiling, is no variance that a critic could explain.
+    known = np.sort(known)[known.size // 5 : known.size - known.size // 5]
     # Telemetry may hold any number; a sum that overflows is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
+        return float(known[-1] - known[0]) > VARIES * abs(float(known.mean()))
 
 
 def targets_vary(state: RunState) -> bool:
@@ -240,12 +205,6 @@ def _is_relative(limits: Limits) -> bool:
 
 SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""
-OF_BEFORE: Final = (GRAD_NORM, VALUE_LOSS)
-"""Rows that are judged by what they were, and grow with what the policy earns."""
-JUMP: Final = 3
-"""Newest updates: their median is the level after a jump."""
-BEFORE: Final = 10
-"""Updates before those: their median is the level before it."""
 MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
@@ -254,47 +213,50 @@ GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
 
-def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Problem]:
+def row_problems(
+    state: RunState, fleet: Fleet, stands: Standing, open_: Mapping[str, Problem]
+) -> Iterator[Problem]:
     """Rows that are beyond their limits, in the order in which they were first reported."""
     warm = is_warm(state)
     together = frozenset[str]() if warm else critical_together(state)
-    harmless = earns_its_best(state, fleet) or earns_more(state, fleet)
     for name, series in state.policy.items():
         row = BY_NAME.get(name)
         if row is None or row.scope is not Scope.POLICY:
             continue
-        stands = f"{row_code(row)}:policy:{row.short}" in standing
+        is_open = f"{row_code(row)}:policy:{row.short}" in open_
         gross = name in together or is_gross(row, series, state.limits(row), warm=warm)
-        beyond = gross or ((warm or stands) and is_beyond(row, series, stands=stands))
-        if beyond and is_judged(state, fleet, row, series):
-            # Little entropy is judged by returns already: what is left of it is no success.
-            forgiven = harmless and row is not ENTROPY and (not gross or has_risen(state))
-            small = _moves_little(state, row) or (row is GRAD_NORM and is_clipped(state))
-            yield _problem(state, row, series, harmless=forgiven or small, gross=gross)
+        beyond = gross or ((warm or is_open) and is_beyond(row, series, is_open=is_open))
+        if beyond and is_judged(state, fleet, stands, row, series):
+            yield _problem(state, row, series, stands, gross=gross)
 
 
-def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
+def is_beyond(row: Metric, series: Series, *, is_open: bool = False) -> bool:
     """Whether a row was beyond its limits in as many of its newest updates as its hold asks for.
 
-    One that `stands` already needs only one of them to go on.
+    One that `is_open` already needs only one of them to go on.
     """
     if series.non_finite is not None or series.value is None or series.judgement is None:
         return False
     needed, window = row.hold
-    return _bad(series, window) >= (1 if stands else needed)
+    return _bad(series, window) >= (1 if is_open else needed)
 
 
 def _bad(series: Series, window: int) -> int:
     return sum(status > Status.OK for status in series.statuses.items[-window:])
 
 
-def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool, gross: bool) -> Problem:
+def _problem(state: RunState, row: Metric, series: Series, stands: Standing, *, gross: bool) -> Problem:
     recent = series.statuses.items[-row.hold[1] :]
     bad = _bad(series, row.hold[1])
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
+    severity = "critical" if critical else "warning"
+    if stands.outlook is Outlook.GOOD:
+        severity = "warning" if gross else "info"
+    elif critical and _makes_no_large_step(state, row):
+        severity = "warning"
     return of_policy(
         code=row_code(row),
-        severity="critical" if critical and not harmless else "warning",
+        severity=severity,
         subject=row.short,
         at=series.at,
         message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
@@ -303,40 +265,19 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool, gr
     )
 
 
-def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bool:
+def is_judged(state: RunState, fleet: Fleet, stands: Standing, row: Metric, series: Series) -> bool:
     """Whether a row that is beyond its limit means anything yet, or still."""
     if row is ENTROPY:
-        return not has_converged(state, fleet)
-    clipped = row is GRAD_NORM and is_clipped(state)
-    # What a policy that learns was like before is no measure of it now, unless it jumped.
-    if row in OF_BEFORE and earns_more(state, fleet) and (clipped or not _jumped(series)):
-        return False
-    if row is GRAD_NORM:
-        return not (clipped and earns_its_best(state, fleet))
+        return not _is_solved(state, series, stands)
     if row not in CRITIC:
         return True
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
         return False
     # A critic cannot explain what does not vary, and nothing is left to gain by it at the ceiling.
-    if not targets_vary(state) or is_at_ceiling(state):
+    varies = returns_vary(state, fleet)
+    if not targets_vary(state) or (stands.outlook is Outlook.GOOD and not varies):
         return False
-    return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
-
-
-def _jumped(series: Series) -> bool:
-    """Whether a row is as many times what it was just before as its limit is of its own median."""
-    values, judged = series.window.items, series.judgement
-    newest, before = median(values[-JUMP:]), median(values[-BEFORE - JUMP : -JUMP])
-    if judged is None or judged.limit is None or newest is None or before is None:
-        return True
-    return newest > judged.limit.value * max(before, judged.limit.least)
-
-
-def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:
-    """Whether a row may creep as it likes: gradients that are clipped, or what returns do not suffer from."""
-    if (row is GRAD_NORM and is_clipped(state)) or (row in CRITIC and is_at_ceiling(state)):
-        return True
-    return row in OF_BEFORE and earns_its_best(state, fleet)
+    return varies if row is EXPLAINED_VARIANCE else not _explains_well(state)
 
 
 def _critic_has_learned(state: RunState) -> bool:
@@ -348,15 +289,16 @@ def _critic_has_learned(state: RunState) -> bool:
 
 def _explains_well(state: RunState) -> bool:
     reported = state.policy.get(EXPLAINED_VARIANCE.name)
-    newest = [] if reported is None else [value for value in reported.history.items[-5:] if value is not None]
-    explained = median(newest)
+    explained = None if reported is None else median(known_values(reported)[-LEVEL:])
     return explained is not None and explained >= GOOD_CRITIC
 
 
-def _moves_little(state: RunState, row: Metric) -> bool:
-    """Whether many samples are clipped and yet KL is as it should be: how many is not how far."""
+def _makes_no_large_step(state: RunState, row: Metric) -> bool:
+    """Whether many samples are clipped and yet KL is as it should be, or large gradients are clipped."""
     kl = state.policy.get(KL.name)
-    return row is CLIP_FRACTION and kl is not None and kl.judgement is not None and not is_beyond(KL, kl)
+    if row is CLIP_FRACTION:
+        return kl is not None and kl.judgement is not None and not is_beyond(KL, kl)
+    return row is GRAD_NORM and is_clipped(state)
 
 
 def is_clipped(state: RunState) -> bool:

@@ -127,6 +127,8 @@ class Series(msgspec.Struct, kw_only=True):
     """Largest median of `LEVEL` values one after another so far: no lucky update makes it."""
     updates: int = 0
     """Values received."""
+    known: int = 0
+    """Finite values of them that came one by one, or as the last of several."""
     warnings: int = 0
     criticals: int = 0
 
@@ -162,6 +164,7 @@ def observe(
     own_median = _own_median(series)
     series.history.push(value)
     series.window.push(value)
+    series.known += 1
     level = median(series.window.items[-LEVEL:])
     if level is not None and (series.highest_level is None or level > series.highest_level):
         series.highest_level = level

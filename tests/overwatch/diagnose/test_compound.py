@@ -20,6 +20,6 @@ def test_one_better_update_is_no_recovery() -> None:
     """Rows that would not make a collapse keep one that stands; a single warning does not."""
     rows = [_row("clip_fraction"), _row("grad_norm"), _row("value_loss")]
     assert collapse_of(rows, [], falling=False) is None
-    assert collapse_of(rows, [], falling=False, stands=True) is not None
-    assert collapse_of([_row("kl_divergence", "critical")], [], falling=False, stands=True) is not None
-    assert collapse_of([_row("clip_fraction")], [], falling=False, stands=True) is None
+    assert collapse_of(rows, [], falling=False, is_open=True) is not None
+    assert collapse_of([_row("kl_divergence", "critical")], [], falling=False, is_open=True) is not None
+    assert collapse_of([_row("clip_fraction")], [], falling=False, is_open=True) is None

@@ -23,12 +23,12 @@ def test_gradients_of_0_from_the_first_update_are_found_as_their_cause() -> None
 
 
 def test_gradients_that_vanish_are_a_warning() -> None:
-    """The median of twenty updates is a hundredth of what it was at first."""
+    """Five updates are a trace of what they were."""
     rows: Rows = lambda n: {"grad_norm": (2.0 if n <= 40 else 0.01) * wobble(n), "return": 50.0 * wobble(n)}  # noqa: E731 as a table
     run = Watched().updates(range(1, 70), rows)
 
     assert run.severities() == {"zero-gradients": "warning"}
-    assert 50 <= run.opened["zero-gradients"] <= 60
+    assert 45 <= run.opened["zero-gradients"] <= 60
 
 
 def test_what_is_solved_needs_no_gradients() -> None:
@@ -84,7 +84,8 @@ def test_a_new_level_is_one_spike_and_not_many() -> None:
     """Gradients rise threefold and stay there."""
     run = Watched().updates(range(1, 100), lambda n: {"grad_norm": 3.4 * wobble(n)} if n > 40 else {})
 
-    assert run.assessment.policy.gradients.spikes == (41,)
+    assert "gradient-spikes" in run.opened
+    assert "gradient-spikes" not in run.now
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-15], ids=str)

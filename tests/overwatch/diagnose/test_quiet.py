@@ -275,7 +275,7 @@ def test_a_harder_task_does_not_make_a_solved_policy_sick() -> None:
     ]
     change = CurriculumChanged(at=START_NS + 29 * SECOND, name="level")
 
-    assert _found([*easy, *hard]) == {"policy-entropy": "critical"}
+    assert _found([*easy, *hard]) == {"policy-collapse": "critical"}
     assert _found([*easy, change, *hard]) == {"converged": "info"}
 
 

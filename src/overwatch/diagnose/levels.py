@@ -1,0 +1,212 @@
+"""What a row of the policy was like over the whole run, and how its returns stand: the only baselines there are.
+
+A level is the median of ten updates one after another. A baseline is the levels of the present task but the
+newest ones: its middle, its ends and how far one level lies from the next. So a row that rises and falls with
+a schedule has its whole period in the baseline, noise that lasts (each update echoes the one before) is in
+the distance of levels, and one lucky level is no measure: what a return held for two levels is its best. An
+announced change of the task begins anew; where the learning rate is raised, what follows is no departure.
+
+`Outlook` is how the return stands, and decides how bad it is that another row departs: at its best or rising
+nothing is lost. A return that never rose beyond its noise has no best. Pure; + − × ÷ and square roots only.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from overwatch.catalog.policy import LEARNING_RATE, RETURN
+from overwatch.events.adding import added
+from overwatch.state.arrays import NORMAL, median
+from overwatch.state.policy import Series, scatter, unrest
+from overwatch.state.run import RunState
+
+BLOCK: Final = 10
+"""Updates of a level."""
+FEW: Final = 3
+"""The same of a row that is sent every few updates, whose values are means already."""
+MOST: Final = 64
+"""Levels that are remembered."""
+FIRST: Final = 5
+"""Updates whose median is what a row was at first."""
+OF_TEN: Final = 0.4
+"""Standard deviations of one update in the median of ten."""
+NEEDED: Final = 5
+"""Levels of a baseline from which a departure from it can be known."""
+LEAST_SPREAD: Final = 0.05
+"""Distance of levels of a row that hardly scatters, as a share of its middle."""
+
+
+class Levels(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of one row."""
+
+    known: int = 0
+    """Values of the series that are in its levels."""
+    changed_at: int = 0
+    """When the task last changed, as these levels know it."""
+    first: float | None = None
+    """Median of the first values of the task."""
+    items: tuple[float, ...] = ()
+    """Levels of the present task, oldest first."""
+    high: float = 0.0
+    """The highest one by size, however old: what has died is a trace of it."""
+
+
+def remember(known: Levels | None, series: Series, changed_at: int, size: int = BLOCK) -> Levels:
+    """Return the levels after an update of a series."""
+    if known is None or known.changed_at != changed_at or series.known < known.known:
+        # The newest value came with, or after, what changed.
+        known = Levels(
+            changed_at=changed_at, known=0 if known is None else series.known - 1, high=_high(known)
+        )
+    values = series.window.items
+    fresh = values[len(values) - min(series.known - known.known, len(values)) :]
+    count, first, items = min(FIRST, size), known.first, list(known.items)
+    if first is None and len(fresh) >= count:
+        first = median(fresh[:count])
+    whole = len(fresh) // size
+    items += [median(fresh[at * size : (at + 1) * size]) or 0.0 for at in range(whole)]
+    if not whole and first == known.first:
+        return known
+    return Levels(
+        known=series.known - len(fresh) + whole * size,
+        changed_at=changed_at,
+        first=first,
+        items=tuple(items[-MOST:]),
+        high=max(_high(known), abs(first or 0.0), *map(abs, items)),
+    )
+
+
+def _high(known: Levels | None) -> float:
+    return 0.0 if known is None else known.high
+
+
+class Span(NamedTuple):
+    """What was usual of a row before its newest levels."""
+
+    low: float
+    middle: float
+    high: float
+    spread: float
+    """How far one level lies from the next by chance."""
+
+
+def span_of(known: Levels | None, series: Series, newest: int) -> Span | None:
+    """Return the baseline without so many newest levels; `None` while there are few."""
+    items = [] if known is None else list(known.items[: len(known.items) - newest])
+    middle = median(items)
+    if middle is None or len(items) < NEEDED:
+        return None
+    spread = max(_apart(items), OF_TEN * scatter(series.window.items), LEAST_SPREAD * abs(middle))
+    return Span(min(items), middle, max(items), spread)
+
+
+def _apart(items: list[float]) -> float:
+    """How far a level lies from the next, robust; a steady slope is no distance."""
+    steps = [after - before for before, after in pairwise(items)]
+    centre = median(steps) or 0.0
+    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0)
+
+
+def rate_was_raised(state: RunState, levels: Mapping[str, Levels]) -> bool:
+    """Whether the learning rate is well above what it was: steps become larger because they were asked to."""
+    series, known = state.policy.get(LEARNING_RATE.name), levels.get(LEARNING_RATE.name)
+    if series is None or series.value is None or known is None or len(known.items) < 2:
+        return False
+    return series.value > RAISED * min(known.items[-3:])
+
+
+RAISED: Final = 1.3
+BEGINNING: Final = 4
+"""First levels, of which the lowest is what an untrained policy earns."""
+
+
+class Outlook(Enum):
+    """How a return stands."""
+
+    UNKNOWN = "unknown"
+    """None is sent, or too few."""
+    FLAT = "flat"
+    """It never rose beyond its noise, or stands still below its best."""
+    GOOD = "good"
+    """It rises, or is at its best."""
+    FALLEN = "fallen"
+    """It lost much of what it gained, beyond its noise."""
+
+
+class Standing(NamedTuple):
+    """A return beside its own past."""
+
+    outlook: Outlook
+    now: float = 0.0
+    best: float = 0.0
+    gained: float = 0.0
+    """From the lowest level of the beginning to the best one; 0 where it never rose."""
+    is_near: bool = False
+    """Whether it is as high as it ever was, but for luck."""
+
+
+LOST: Final = 0.3
+"""Share of what was gained whose loss is a fall."""
+LOST_EVALUATED: Final = 0.2
+"""The same of evaluations, whose luck is less."""
+LOST_AT_ONCE: Final = 0.5
+"""The same where only the newest few updates show it."""
+NEAR: Final = 0.2
+"""Share of it below the best that is at its best."""
+NOISE: Final = 3.0
+"""Distances of levels by which a rise must be beyond chance."""
+FAR: Final = 4.0
+"""The same of a fall: the best of many levels is a lucky one."""
+UPDATES_OF_FALL: Final = 5.0
+"""Scatters of one update by which each of the newest three must lie below, where a fall is sudden."""
+
+
+def standing(series: Series | None, known: Levels | None, size: int = BLOCK) -> Standing:
+    """Return how a return stands, by levels of so many values."""
+    values = [] if series is None else series.window.items
+    if known is None or known.first is None or len(values) < 2 * FIRST:
+        return _young(values)
+    # What is mostly at its ceiling scatters by its dips alone; a fall that began is no noise.
+    noise = max(scatter(values), unrest(values[: -min(FIRST, size)]))
+    newest, ten = median(values[-min(FIRST, size) :]) or 0.0, median(values[-size:]) or 0.0
+    # Where a return is all or nothing the median is no level.
+    highest = max(newest, ten, added(values[-size:]) / len(values[-size:]))
+    chance = max(OF_TEN * noise, _apart(list(known.items)))
+    best, floor = _best(known, values)
+    lost = LOST if size == BLOCK else LOST_EVALUATED
+    gained = best - floor if best - floor > NOISE * chance else 0.0
+    least = max(gained, abs(best) if not gained else 0.0)
+    at_once = best - max(LOST_AT_ONCE * least, UPDATES_OF_FALL * noise, FAR * chance)
+    sank = len(known.items) >= 2 and highest < best - max(lost * least, FAR * chance)
+    if (sank or max(values[-3:]) < at_once) and least > 0:
+        return Standing(Outlook.FALLEN, newest, best, gained)
+    before = median(values[-2 * size : -size]) if len(values) >= 2 * size else known.first
+    rises = min(newest, ten) > max(before or 0.0, floor) + NOISE * chance
+    near = newest >= best - max(NEAR * least, NOISE * chance)
+    near = near and values[-1] >= best - max(LOST * least, UPDATES_OF_FALL * noise)
+    outlook = Outlook.GOOD if rises or (gained and near) else Outlook.FLAT
+    return Standing(outlook, newest, best, gained, near)
+
+
+def _young(values: list[float]) -> Standing:
+    """How the return of a run with few updates stands: it rises, or nothing is known."""
+    if len(values) < FIRST or min(values[-3:]) <= max(values[:2]):
+        return Standing(Outlook.UNKNOWN)
+    return Standing(Outlook.GOOD, values[-1], max(values), max(values) - min(values))
+
+
+def _best(known: Levels, values: list[float]) -> tuple[float, float]:
+    """The highest level that was held for two, and the lowest of the beginning."""
+    items = (known.first or 0.0, *known.items)
+    if len(items) < 3:
+        return max(median(values[:BLOCK]) or 0.0, items[-1]), min(items)
+    best = max(min(pair) for pair in pairwise(items))
+    return best, min(items[:BEGINNING])
+
+
+def of_return(state: RunState, levels: Mapping[str, Levels]) -> Standing:
+    """Return how the training return stands."""
+    return standing(state.policy.get(RETURN.name), levels.get(RETURN.name))
