@@ -1,4 +1,4 @@
-"""A rank far from the others: ranks that share gradients share their policy, so its numbers lie close together.
+"""A rank far from the others: ranks that share gradients share their policy, so its numbers are alike.
 
 One far from the others for several updates diverges; what they earn and how long they take is their envs' and
 machines' matter. Pure; how long a rank has been away is kept in the assessment.

@@ -1,9 +1,10 @@
-"""What a row of the policy was like over the whole run, and how its returns stand: the only baselines there are.
+"""What a row of the policy was like over the whole run, and how its returns stand: the only baselines.
 
 A level is the median of ten updates one after another. A baseline is the levels of the present task but the
 newest ones: its middle, its ends and how far one level lies from the next. So a row that rises and falls with
 a schedule has its whole period in the baseline, noise that lasts (each update echoes the one before) is in
-the distance of levels, and one lucky level is no measure: what a return held for two levels is its best. An
+the distance of levels, and one lucky level is no measure: what a return held for two levels is its best. A
+value that is sent again until an episode ends is one observation. An
 announced change of the task begins anew; where the learning rate is raised, what follows is no departure.
 
 `Outlook` is how the return stands, and decides how bad it is that another row departs: at its best or rising
@@ -27,6 +28,9 @@ BLOCK: Final = 10
 """Updates of a level."""
 FEW: Final = 3
 """The same of a row that is sent every few updates, whose values are means already."""
+SEEN: Final = 64
+"""Observations that are remembered."""
+RUNS: Final = 9
 MOST: Final = 64
 """Levels that are remembered."""
 FIRST: Final = 5
@@ -35,6 +39,10 @@ OF_TEN: Final = 0.4
 """Standard deviations of one update in the median of ten."""
 NEEDED: Final = 5
 """Levels of a baseline from which a departure from it can be known."""
+CURVE: Final = 7
+"""Levels from which their scatter can be told from a curve."""
+LONG: Final = 16
+"""Levels of which most are on no steep part of a curve, so that their steps show what lasts."""
 LEAST_SPREAD: Final = 0.05
 """Distance of levels of a row that hardly scatters, as a share of its middle."""
 
@@ -43,11 +51,20 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered of one row."""
 
     known: int = 0
-    """Values of the series that are in its levels."""
+    """Values of the series that are in it."""
     changed_at: int = 0
     """When the task last changed, as these levels know it."""
+    seen: tuple[float, ...] = ()
+    """The newest observations of the task: a value that is sent again and again until it changes is one."""
+    last: float | None = None
+    run: int = 0
+    """Values since the last that differed."""
+    runs: tuple[int, ...] = ()
+    """For how many values the newest ones that differed were sent."""
+    open: int = 0
+    """Observations that are in no level yet."""
     first: float | None = None
-    """Median of the first values of the task."""
+    """Median of the first observations of the task."""
     items: tuple[float, ...] = ()
     """Levels of the present task, oldest first."""
     high: float = 0.0
@@ -58,29 +75,33 @@ def remember(known: Levels | None, series: Series, changed_at: int, size: int = 
     """Return the levels after an update of a series."""
     if known is None or known.changed_at != changed_at or series.known < known.known:
         # The newest value came with, or after, what changed.
-        known = Levels(
-            changed_at=changed_at, known=0 if known is None else series.known - 1, high=_high(known)
-        )
+        start = 0 if known is None else series.known - 1
+        known = Levels(changed_at=changed_at, known=start, high=0.0 if known is None else known.high)
     values = series.window.items
-    fresh = values[len(values) - min(series.known - known.known, len(values)) :]
-    count, first, items = min(FIRST, size), known.first, list(known.items)
-    if first is None and len(fresh) >= count:
-        first = median(fresh[:count])
-    whole = len(fresh) // size
-    items += [median(fresh[at * size : (at + 1) * size]) or 0.0 for at in range(whole)]
-    if not whole and first == known.first:
-        return known
-    return Levels(
-        known=series.known - len(fresh) + whole * size,
-        changed_at=changed_at,
-        first=first,
-        items=tuple(items[-MOST:]),
-        high=max(_high(known), abs(first or 0.0), *map(abs, items)),
+    for value in values[len(values) - min(series.known - known.known, len(values)) :]:
+        known = _observe(known, value, size)
+    return msgspec.structs.replace(known, known=series.known)
+
+
+def _observe(known: Levels, value: float, size: int) -> Levels:
+    """The levels with one more value."""
+    runs, run = known.runs, known.run + 1
+    if value != known.last:
+        runs, run = ((*runs, known.run)[-RUNS:] if known.run else runs), 1
+    usual = int(median([float(length) for length in runs]) or 1)
+    if run != 1 and run % usual:
+        return msgspec.structs.replace(known, run=run)
+    seen, count = (*known.seen, value)[-SEEN:], known.open + 1
+    first, items, high = known.first, known.items, known.high
+    if first is None and len(seen) >= min(FIRST, size):
+        first = median(list(seen)) or 0.0
+        high = max(high, abs(first))
+    if count >= size:
+        items, count = (*items, median(list(seen[-size:])) or 0.0)[-MOST:], 0
+        high = max(high, abs(items[-1]))
+    return msgspec.structs.replace(
+        known, seen=seen, last=value, run=run, runs=runs, open=count, first=first, items=items, high=high
     )
-
-
-def _high(known: Levels | None) -> float:
-    return 0.0 if known is None else known.high
 
 
 class Span(NamedTuple):
@@ -104,10 +125,17 @@ def span_of(known: Levels | None, series: Series, newest: int) -> Span | None:
 
 
 def _apart(items: list[float]) -> float:
-    """How far a level lies from the next, robust; a steady slope is no distance."""
+    """How far a level lies from its neighbours, robust; a curve is no distance, and few show none."""
+    if len(items) < CURVE:
+        return 0.0
     steps = [after - before for before, after in pairwise(items)]
-    centre = median(steps) or 0.0
-    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0)
+    bends = [abs(after - before) for before, after in pairwise(steps)]
+    # A bend is of three levels: of levels that echo nothing it scatters √6 times as much as one of them.
+    apart = NORMAL * (median(bends) or 0.0) / 2
+    if len(items) >= LONG:
+        centre = median(steps) or 0.0
+        apart = max(apart, NORMAL * (median([abs(step - centre) for step in steps]) or 0.0))
+    return apart
 
 
 def rate_was_raised(state: RunState, levels: Mapping[str, Levels]) -> bool:
@@ -164,9 +192,9 @@ UPDATES_OF_FALL: Final = 5.0
 """Scatters of one update by which each of the newest three must lie below, where a fall is sudden."""
 
 
-def standing(series: Series | None, known: Levels | None, size: int = BLOCK) -> Standing:
+def standing(known: Levels | None, size: int = BLOCK) -> Standing:
     """Return how a return stands, by levels of so many values."""
-    values = [] if series is None else series.window.items
+    values = [] if known is None else list(known.seen)
     if known is None or known.first is None or len(values) < 2 * FIRST:
         return _young(values)
     # What is mostly at its ceiling scatters by its dips alone; a fall that began is no noise.
@@ -207,6 +235,6 @@ def _best(known: Levels, values: list[float]) -> tuple[float, float]:
     return best, min(items[:BEGINNING])
 
 
-def of_return(state: RunState, levels: Mapping[str, Levels]) -> Standing:
+def of_return(levels: Mapping[str, Levels]) -> Standing:
     """Return how the training return stands."""
-    return standing(state.policy.get(RETURN.name), levels.get(RETURN.name))
+    return standing(levels.get(RETURN.name))

@@ -1,4 +1,4 @@
-"""Findings about the policy: rows beyond their limits, what they mean together, returns that fall, and causes.
+"""Findings about the policy: rows beyond their limits, what they mean together, returns that fall.
 
 Causes take their symptoms: a policy that does not move and a collapse take all rows and the fall of returns,
 a compound its parts, a row beyond its limit its own drift. Of compounds the first that holds takes its rows,
@@ -391,7 +391,7 @@ def policy_problems(
     fallen = list(_fallen(state, fleet, stands, open_))
     solved = stands.outlook is Outlook.GOOD and stands.gained > 0 and not returns_vary(state, fleet)
     hungry = list(starved(state, levels, stands, solved=solved))
-    # What does not move since no step is made is a matter of the learning rate, or of gradients that never were.
+    # What does not move since no step is made is a matter of the rate, or of gradients that never were.
     codes = {problem.code for problem in hungry}
     caused = RATE in codes or (ZERO in codes and not moved(state))
     still = None if caused else frozen(state, levels, stands)
@@ -432,7 +432,7 @@ def policy_problems(
 
 def _stands(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mapping[str, Levels]) -> Standing:
     """How the return stands: as the trainer sends it, else as its envs' episodes earn."""
-    sent = of_return(state, levels)
+    sent = of_return(levels)
     returns = fleet.returns
     if RETURN.name in state.policy or returns is None:
         return sent
@@ -524,7 +524,7 @@ def _evaluation(
     state: RunState, levels: Mapping[str, Levels], open_: Mapping[str, Problem]
 ) -> Iterator[Problem]:
     """Evaluations fell: what is learned is not what is wanted, or is learned away."""
-    stands = standing(state.policy.get(EVAL_RETURN.name), levels.get(EVAL_RETURN.name), FEW)
+    stands = standing(levels.get(EVAL_RETURN.name), FEW)
     known = open_.get(f"{_FELL}:policy:{EVAL_RETURN.short}")
     if known is not None and known.stands is not None:
         if stands.now < known.stands:

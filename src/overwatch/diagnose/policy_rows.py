@@ -78,11 +78,11 @@ def has_converged(state: RunState, levels: Mapping[str, Levels]) -> bool:
         return False
     # One update above the limit is no recovery.
     low = any(status > Status.OK for status in entropy.statuses.items)
-    return low and _is_solved(state, entropy, of_return(state, levels))
+    return low and _is_solved(state, entropy, of_return(levels))
 
 
 def _is_solved(state: RunState, entropy: Series, stands: Standing) -> bool:
-    """Whether the return rose and is at its best, or both were so when the run began, as of one that goes on."""
+    """Whether the return rose and is at its best; of a run that was continued both were so when it began."""
     if falls_fast(entropy):
         return False
     if stands.outlook is Outlook.GOOD:

@@ -130,6 +130,8 @@ VARIED: Final = (REWARD_STD, ADVANTAGE_STD)
 """What differs between samples, without which there is nothing to learn from."""
 TRACE: Final = 0.02
 """Share of its largest level up to which a signal is dead."""
+CHANCE: Final = 1e-8
+"""That of a run of tiny values, by their share before."""
 NO_SIZE: Final = 1e-12
 """What a sum of floats that cancel may leave of 0."""
 CERTAIN: Final = 1e-3
@@ -154,9 +156,18 @@ def newest_of(state: RunState, row: Metric, count: int = NEEDED) -> list[float]:
 
 
 def is_dead(state: RunState, levels: Mapping[str, Levels], row: Metric) -> bool:
-    """Whether the newest values are a trace of what they were; of what was never above 0 there is none."""
-    newest, known = newest_of(state, row), levels.get(row.name)
-    return bool(newest) and known is not None and max(map(abs, newest)) <= TRACE * known.high > 0
+    """Whether the newest values are a trace of what they were, for longer than by chance.
+
+    Of what was never above 0 there is no trace. Small batches have tiny values now and then.
+    """
+    series, known = state.policy.get(row.name), levels.get(row.name)
+    if series is None or known is None or not newest_of(state, row) or not known.high:
+        return False
+    low = [abs(value) <= TRACE * known.high for value in series.window.items]
+    newest = next((back for back, is_low in enumerate(reversed(low)) if not is_low), len(low))
+    before = low[: len(low) - newest]
+    share = sum(before) / len(before) if before else 0.0
+    return newest >= NEEDED and share**newest <= CHANCE
 
 
 def moved(state: RunState) -> bool:
@@ -243,7 +254,7 @@ def starved(
             at=series.at,
             message=f"gradients exactly 0 in {NEEDED} updates" if none
             else f"gradients vanished: {gradients[-1]:.1e} in {NEEDED} updates, {high:.1e} before",
-            hint="look for a detached loss, frozen parameters, saturated units, advantages that are all equal",
+            hint="look for a detached loss, frozen parameters, saturated units, equal advantages",
         )  # fmt: skip
     earned = newest_of(state, RETURN)
     for row in VARIED:

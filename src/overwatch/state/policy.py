@@ -92,7 +92,7 @@ class Health(Enum):
     """How a run was before an update, as far as its baselines are concerned."""
 
     WELL = "well"
-    """It earns its best, or more and more."""
+    """It earns its best."""
     UNKNOWN = "unknown"
     TROUBLE = "trouble"
 
@@ -337,17 +337,7 @@ def _count(series: Series, status: Status) -> None:
 
 
 NEAR_BEST: Final = 0.2
-"""A return is at its best within this share of the best one, or of all that it gained."""
-LUCK: Final = 3.0
-"""Standard deviations of one update by which the level may lie below the best level, by chance."""
-BAD_LUCK: Final = 4.0
-"""Standard deviations by which one update may lie below it."""
-STRETCHES: Final = (10, 20, 32)
-"""Updates whose median is compared with that of as many before them: a steep rise, and slower ones."""
-RISE: Final = 1.5
-"""Standard deviations of one update by which medians of ten must differ: nearly three of their own."""
-GAIN: Final = 0.1
-"""Share of the return, or of all its range, by which they must differ besides."""
+"""A return is at its best within this share of the best level, or of all that it gained."""
 TROUBLE: Final = 3
 """Critical ones among a row's newest updates from which on the run is in trouble."""
 
@@ -358,47 +348,17 @@ def known_values(series: Series) -> list[float]:
 
 
 def at_its_best(returns: Series) -> bool:
-    """Whether these returns are as high as they ever were, but for luck."""
-    newest = known_values(returns)[-LEVEL:]
-    level, before = median(newest), median(known_values(returns)[:LEVEL])
-    if level is None:
+    """Whether the level of these returns is about as high as it ever was."""
+    level, best = median(returns.window.items[-LEVEL:]), returns.highest_level
+    if level is None or best is None or returns.lowest is None:
         return False
-    higher = before is not None and level > before
-    return _is_near(returns, newest[-1], BAD_LUCK) and (higher or _is_near(returns, level, LUCK))
-
-
-def rises(returns: Series) -> bool:
-    """Whether these returns became higher lately, by more than luck."""
-    values = returns.window.items
-    return any(
-        len(values) >= 2 * stretch
-        and has_risen(returns, median(values[-2 * stretch : -stretch]) or 0.0, stretch)
-        for stretch in STRETCHES
-    )
-
-
-def has_risen(returns: Series, before: float, stretch: int) -> bool:
-    """Whether the median of so many newest updates is above that of as many `before`, by more than luck."""
-    values = returns.window.items
-    newest, now = median(values[-stretch:]), median(values[-LEVEL:])
-    if newest is None or now is None:
-        return False
-    span = 0.0 if returns.highest is None or returns.lowest is None else returns.highest - returns.lowest
-    if not newest - before > GAIN * max(abs(before), span):
-        return False
-    luck = RISE * scatter(values)
-    if now < newest - luck:
-        # It rose, and fell since.
-        return False
-    # Medians of more updates scatter less.
-    risen: bool = newest - before > luck * (STRETCHES[0] / stretch) ** 0.5
-    return risen
+    return level >= best - NEAR_BEST * max(abs(best), best - returns.lowest)
 
 
 def health_of(policy: Mapping[str, Series]) -> Health:
     """How a run was before an update: well by its returns, or in trouble by a row that stays critical."""
     earned = policy.get(RETURN.name)
-    if earned is not None and (at_its_best(earned) or rises(earned)):
+    if earned is not None and at_its_best(earned):
         return Health.WELL
     critical = any(
         sum(status == Status.CRITICAL for status in series.statuses.items) >= TROUBLE
@@ -422,14 +382,6 @@ def unrest(values: list[float]) -> float:
     """As `scatter`, with every outlier in it: what is mostly at its ceiling scatters by its dips alone."""
     steps = [after - before for before, after in itertools.pairwise(values)]
     return (added(step * step for step in steps) / (2 * len(steps))) ** 0.5 if steps else 0.0
-
-
-def _is_near(returns: Series, value: float, deviations: float) -> bool:
-    best = value if returns.highest_level is None else returns.highest_level
-    gained = best - (best if returns.lowest is None else returns.lowest)
-    if value >= best - NEAR_BEST * max(abs(best), gained):
-        return True
-    return value >= best - deviations * scatter(returns.window.items)
 
 
 WINDOW: Final = 64
