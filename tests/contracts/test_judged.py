@@ -8,7 +8,7 @@ from overwatch.catalog import ROWS, Metric, Scope
 from overwatch.catalog.graph import has_limits
 from overwatch.catalog.runbooks import has_runbook
 from overwatch.catalog.unjudged import EVENTS, UNJUDGED
-from overwatch.diagnose.drift import WATCHED
+from overwatch.diagnose.signals import CREEPING
 from overwatch.events import Event
 
 
@@ -19,7 +19,7 @@ def _named(row: Metric) -> str:
 def _is_judged(row: Metric) -> bool:
     """Whether it has limits, is watched for drift, or a rule reads it."""
     read = any(fed.startswith(("finding:", "bound:")) for fed in row.feeds)
-    return read or has_limits(row) or any(watched.row is row for watched in WATCHED)
+    return read or has_limits(row) or any(watched.row is row for watched in CREEPING)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=_named)

@@ -394,7 +394,7 @@ def policy_problems(
     # What does not move since no step is made is a matter of the rate, or of gradients that never were.
     codes = {problem.code for problem in hungry}
     caused = RATE in codes or (ZERO in codes and not moved(state))
-    still = None if caused else frozen(state, levels, stands)
+    still = None if caused else frozen(state, levels, stands, is_beyond=bool(rows))
     if still is not None:
         return [_taking(still, [*rows, *hungry], fallen), *beside]
     lost = critic(state, levels, stands, solved=solved)

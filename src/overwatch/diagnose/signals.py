@@ -176,9 +176,14 @@ def moved(state: RunState) -> bool:
     return any(series is not None and (series.highest or 0.0) > NO_SIZE for series in rows)
 
 
-def frozen(state: RunState, levels: Mapping[str, Levels], stands: Standing) -> Problem | None:
-    """A policy that no update moves: all that moves is dead, or was 0 from the first on and shows it."""
-    same, good = _alike(state), stands.outlook is Outlook.GOOD and stands.gained > 0
+def frozen(
+    state: RunState, levels: Mapping[str, Levels], stands: Standing, *, is_beyond: bool
+) -> Problem | None:
+    """A policy that no update moves: all that moves is dead, or was 0 from the first on and shows it.
+
+    Numbers that stay the same are a sign only where no row `is_beyond` its limit, which names more.
+    """
+    same, good = None if is_beyond else _alike(state), stands.outlook is Outlook.GOOD and stands.gained > 0
     if good and same is None:
         return None
     rows = [row for row in MOVING if row.name in state.policy]
