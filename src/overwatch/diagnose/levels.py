@@ -31,6 +31,8 @@ FEW: Final = 3
 SEEN: Final = 64
 """Observations that are remembered."""
 RUNS: Final = 9
+RUNS_NEEDED: Final = 3
+"""Runs of one value that show how long a value is sent again."""
 MOST: Final = 64
 """Levels that are remembered."""
 FIRST: Final = 5
@@ -88,7 +90,7 @@ def _observe(known: Levels, value: float, size: int) -> Levels:
     runs, run = known.runs, known.run + 1
     if value != known.last:
         runs, run = ((*runs, known.run)[-RUNS:] if known.run else runs), 1
-    usual = int(median([float(length) for length in runs]) or 1)
+    usual = int(median([float(length) for length in runs]) or 1) if len(runs) >= RUNS_NEEDED else 1
     if run != 1 and run % usual:
         return msgspec.structs.replace(known, run=run)
     seen, count = (*known.seen, value)[-SEEN:], known.open + 1

@@ -139,6 +139,8 @@ CERTAIN: Final = 1e-3
 SAME: Final = 1e-9
 WORSE: Final = -1.0
 """Explained variance of a critic that errs by twice what a constant would."""
+LOSSES: Final = (VALUE_LOSS, POLICY_LOSS, GRAD_NORM)
+"""What is never the same twice while samples differ."""
 ALIKE: Final = 10
 """Updates in which all numbers of a policy are identical to the bit, from which no update is made."""
 RATE_GONE: Final = 1e-4
@@ -209,14 +211,16 @@ def frozen(
 
 def _alike(state: RunState) -> str | None:
     """What shows that all numbers that ever varied, but the return, are the same for many updates."""
-    rows = (KL, CLIP_FRACTION, ENTROPY, ENTROPY_NATS, VALUE_LOSS, POLICY_LOSS, GRAD_NORM)
+    rows = (KL, CLIP_FRACTION, ENTROPY, ENTROPY_NATS, *LOSSES)
     newest = {
         row.label: values
         for row in rows
         if (values := newest_of(state, row, ALIKE))
         and (series := state.policy[row.name]).highest != series.lowest
     }
-    if len(newest) < 3 or any(min(values) != max(values) for values in newest.values()):
+    if not newest.keys() & {row.label for row in LOSSES} or any(
+        min(values) != max(values) for values in newest.values()
+    ):
         return None
     return f"{', '.join(newest)} are identical to the bit in {ALIKE} updates"
 
