@@ -182,6 +182,8 @@ LOST: Final = 0.3
 """Share of what was gained whose loss is a fall."""
 LOST_EVALUATED: Final = 0.2
 """The same of evaluations, whose luck is less."""
+OF_LEVEL: Final = 0.7
+"""Share of the level itself that counts as gained at least: what hardly rose has little to lose."""
 LOST_AT_ONCE: Final = 0.5
 """The same where only the newest few updates show it."""
 NEAR: Final = 0.2
@@ -208,7 +210,7 @@ def standing(known: Levels | None, size: int = BLOCK) -> Standing:
     best, floor = _best(known, values)
     lost = LOST if size == BLOCK else LOST_EVALUATED
     gained = best - floor if best - floor > NOISE * chance else 0.0
-    least = max(gained, abs(best) if not gained else 0.0)
+    least = max(gained, (OF_LEVEL if gained else 1.0) * abs(best))
     at_once = best - max(LOST_AT_ONCE * least, UPDATES_OF_FALL * noise, FAR * chance)
     sank = len(known.items) >= 2 and highest < best - max(lost * least, FAR * chance)
     if (sank or max(values[-3:]) < at_once) and least > 0:
