@@ -32,7 +32,7 @@ from overwatch.diagnose.liveness import (
     outliving,
 )
 from overwatch.diagnose.machines import Watched, is_new_second, watch
-from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy
+from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy, stands_of
 from overwatch.diagnose.policy_rows import has_converged
 from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing
 from overwatch.snapshot import Baseline
@@ -276,7 +276,9 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
         beside={} if is_still else machines.beside,
         lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
         baseline=seen.baseline,
-        converged=has_converged(seen.state, kept.policy.levels),
+        converged=has_converged(
+            seen.state, stands_of(seen.state, seen.fleet, seen.limits, kept.policy.levels)
+        ),
     )
 
 

@@ -81,12 +81,12 @@ def remember(known: Levels | None, series: Series, changed_at: int, size: int = 
         known = Levels(changed_at=changed_at, known=start, high=0.0 if known is None else known.high)
     values = series.window.items
     for value in values[len(values) - min(series.known - known.known, len(values)) :]:
-        known = _observe(known, value, size)
+        known = observe(known, value, size)
     return msgspec.structs.replace(known, known=series.known)
 
 
-def _observe(known: Levels, value: float, size: int) -> Levels:
-    """The levels with one more value."""
+def observe(known: Levels, value: float, size: int = BLOCK) -> Levels:
+    """Return the levels with one more value."""
     runs, run = known.runs, known.run + 1
     if value != known.last:
         runs, run = ((*runs, known.run)[-RUNS:] if known.run else runs), 1
@@ -217,7 +217,7 @@ def standing(known: Levels | None, size: int = BLOCK) -> Standing:
         return Standing(Outlook.FALLEN, newest, best, gained)
     before = median(values[-2 * size : -size]) if len(values) >= 2 * size else known.first
     rises = min(newest, ten) > max(before or 0.0, floor) + NOISE * chance
-    near = newest >= best - max(NEAR * least, NOISE * chance)
+    near = highest >= best - max(NEAR * least, NOISE * chance)
     near = near and values[-1] >= best - max(LOST * least, UPDATES_OF_FALL * noise)
     outlook = Outlook.GOOD if rises or (gained and near) else Outlook.FLAT
     return Standing(outlook, newest, best, gained, near)

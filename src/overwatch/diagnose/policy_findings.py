@@ -38,7 +38,17 @@ from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.hacking import Hacking, hacking, hacking_problem
-from overwatch.diagnose.levels import BLOCK, FEW, Levels, Outlook, Standing, of_return, remember, standing
+from overwatch.diagnose.levels import (
+    BLOCK,
+    FEW,
+    Levels,
+    Outlook,
+    Standing,
+    observe,
+    of_return,
+    remember,
+    standing,
+)
 from overwatch.diagnose.policy_rows import (
     CRITIC,
     falls_fast,
@@ -318,6 +328,10 @@ _REMEMBERED: Final = (
 """Rows of which levels are remembered."""
 
 
+FLEET: Final = "fleet"
+"""The name of what episodes of envs earn, where the trainer sends no return."""
+
+
 class Calm(Derived):
     """That nothing was wrong with a policy, and by what; by `None` where something was."""
 
@@ -335,6 +349,8 @@ class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     heeded: int = -1
     """As the state counts it: while it is the same, so is all that the policy reported."""
+    update_at: int = 0
+    """When the newest update was that is in the levels."""
     levels: dict[str, Levels] = {}
     """What rows were like over the whole run, by full name."""
     away: Away = Away()
@@ -355,20 +371,26 @@ def judge_policy(
     by = state.heeded, _episodes(state, fleet), fleet.usual, limits
     if before.calm.by == by:
         return [], before
-    memory = before if before.heeded == state.heeded else _remembered(state, before)
+    memory = before if before.heeded == state.heeded else _remembered(state, fleet, before)
     found = policy_problems(state, fleet, limits, open_, memory)
     is_calm = not found and not any(":policy:" in key for key in open_)
     return found, msgspec.structs.replace(memory, calm=Calm(by if is_calm else None))
 
 
-def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:
+def _remembered(state: RunState, fleet: Fleet, before: PolicyMemory) -> PolicyMemory:
     levels = dict(before.levels)
+    if fleet.returns is not None and state.last_update_at > before.update_at:
+        known = levels.get(FLEET)
+        if known is None or known.changed_at != state.task_changed_at:
+            known = Levels(changed_at=state.task_changed_at)
+        levels[FLEET] = observe(known, fleet.returns.fleet.recent)
     for row in _REMEMBERED:
         if (series := state.policy.get(row.name)) is not None:
             size = FEW if row is EVAL_RETURN else BLOCK
             levels[row.name] = remember(levels.get(row.name), series, state.task_changed_at, size)
     return PolicyMemory(
         heeded=state.heeded,
+        update_at=state.last_update_at,
         levels=levels,
         away=away(state, before.away),
         hacking=hacking(state, before.hacking),
@@ -383,7 +405,7 @@ def policy_problems(
     memory: PolicyMemory,
 ) -> list[Problem]:
     """What is wrong with the policy, symptoms under their causes."""
-    levels, stands = memory.levels, _stands(state, fleet, limits, memory.levels)
+    levels, stands = memory.levels, stands_of(state, fleet, limits, memory.levels)
     beside = [*rank_problems(state, memory.away.rows), *_evaluation(state, levels, open_)]
     beside += [one for one in (hacking_problem(state, memory.hacking), recompiles(state)) if one is not None]
     rows = list(row_problems(state, fleet, stands, open_))
@@ -420,7 +442,7 @@ def policy_problems(
     spiked = gradient_spikes(state)
     apart += [spiked] if spiked is not None and GRAD_NORM.short not in subjects else []
     reported = {problem.subject for problem in (*rows, *fallen, *apart)} | of_critic
-    quiet = list(_quiet(state, levels))
+    quiet = list(_quiet(state, stands))
     reported |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
@@ -430,8 +452,8 @@ def policy_problems(
     return [*joined([*rows, *spikes], open_), *fallen, *crept, *quiet, *apart]
 
 
-def _stands(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mapping[str, Levels]) -> Standing:
-    """How the return stands: as the trainer sends it, else as its envs' episodes earn."""
+def stands_of(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mapping[str, Levels]) -> Standing:
+    """Return how the return stands: as the trainer sends it, else as its envs' episodes earn."""
     sent = of_return(levels)
     returns = fleet.returns
     if RETURN.name in state.policy or returns is None:
@@ -439,8 +461,9 @@ def _stands(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mappin
     now, best = returns.fleet.recent, returns.fleet.earlier
     if fleet_fell(returns, limits) is not None:
         return Standing(Outlook.FALLEN, now, best, abs(best - now))
-    outlook = Outlook.GOOD if now > best + returns.fleet.noise else Outlook.FLAT
-    return Standing(outlook, now, best)
+    stands = standing(levels.get(FLEET))
+    # Envs may all have bad luck for a moment; a fall of the fleet is judged by its own scatter.
+    return stands._replace(now=now, outlook=Outlook.FLAT) if stands.outlook is Outlook.FALLEN else stands
 
 
 def _signs(state: RunState) -> tuple[str, ...]:
@@ -463,12 +486,12 @@ def _taking(cause: Problem, rows: list[Problem], fallen: list[Problem]) -> Probl
     )
 
 
-def _quiet(state: RunState, levels: Mapping[str, Levels]) -> Iterator[Problem]:
+def _quiet(state: RunState, stands: Standing) -> Iterator[Problem]:
     """What looks like trouble and is none: a policy that is solved, an early stop that worked."""
     if not is_warm(state):
         return
     entropy, stop = state.policy.get(ENTROPY.name), state.early_stop
-    if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, levels):
+    if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, stands):
         yield _converged(state, entropy)
     if stop is None or state.update is None or not 0 <= state.update - stop.update < STOPPED_LATELY:
         return

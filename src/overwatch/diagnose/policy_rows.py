@@ -29,7 +29,7 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.levels import Levels, Outlook, Standing, of_return
+from overwatch.diagnose.levels import Outlook, Standing
 from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import median
 from overwatch.state.policy import LEVEL, MEDIAN_NEEDS, Series, Status, known_values
@@ -71,14 +71,14 @@ def is_warm(state: RunState) -> bool:
     )
 
 
-def has_converged(state: RunState, levels: Mapping[str, Levels]) -> bool:
+def has_converged(state: RunState, stands: Standing) -> bool:
     """Whether entropy is low because the task is solved: it falls no more, and the return is at its best."""
     entropy = state.policy.get(ENTROPY.name)
     if entropy is None or entropy.judgement is None or entropy.value is None or not is_warm(state):
         return False
     # One update above the limit is no recovery.
     low = any(status > Status.OK for status in entropy.statuses.items)
-    return low and _is_solved(state, entropy, of_return(levels))
+    return low and _is_solved(state, entropy, stands)
 
 
 def _is_solved(state: RunState, entropy: Series, stands: Standing) -> bool:

@@ -126,6 +126,8 @@ ZERO: Final = "zero-gradients"
 RATE: Final = "learning-rate-zero"
 MOVING: Final = (KL, CLIP_FRACTION)
 """How far an update moves the policy."""
+EXPLORES: Final = (ENTROPY, ENTROPY_NATS)
+"""What still changes where a trainer measures those before its step."""
 VARIED: Final = (REWARD_STD, ADVANTAGE_STD)
 """What differs between samples, without which there is nothing to learn from."""
 TRACE: Final = 0.02
@@ -191,7 +193,7 @@ def frozen(
     rows = [row for row in MOVING if row.name in state.policy]
     dead = [row for row in rows if is_dead(state, levels, row)]
     zero = [row for row in rows if (newest := newest_of(state, row)) and max(map(abs, newest)) <= NO_SIZE]
-    if same or (rows and dead == rows and moved(state)):
+    if same or (rows and dead == rows and moved(state) and not _explores(state, levels)):
         words = same or " and ".join(row.label for row in rows) + " are a trace of what they were"
     elif rows and zero == rows and (signs := _signs_of_death(state)):
         words = (
@@ -206,6 +208,15 @@ def frozen(
         at=state.last_update_at,
         message=f"policy does not move: {words}{fell}",
         hint="stop: it learns nothing any more; lower the learning rate and start again from before",
+    )
+
+
+def _explores(state: RunState, levels: Mapping[str, Levels]) -> bool:
+    """Whether entropy still changes, and is no trace of what it was."""
+    return any(
+        max(newest) - min(newest) > SAME and not is_dead(state, levels, row)
+        for row in EXPLORES
+        if (newest := newest_of(state, row))
     )
 
 
