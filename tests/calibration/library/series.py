@@ -1,0 +1,209 @@
+"""One real training as it reached a collector: every event with its receive stamp, and what is known of it.
+
+Owns the file's form: MessagePack, zstandard; numbers are rounded to 15 significant bits (ends of what was
+conflated to 10), times to 0.1 ms.
+What the exporter sends of envs ten times a second is folded to once a second, as a slower window folds it.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import zstandard
+
+from overwatch.catalog import Scope
+from overwatch.events import ActionTaken, Column, Conflated, Event, Measured, PhaseEnded
+
+FOLDER: Final = Path(__file__).parents[1] / "runs"
+HALVES: Final = ("open", "sealed")
+_GRAIN_NS: Final = 100_000
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """What is trained; everything else follows from it."""
+
+    kind: str
+    algorithm: str
+    world: str
+    seed: str
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.kind}.{self.algorithm}.{self.world}.{self.seed}"
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """What a collector received at once."""
+
+    after_ns: int
+    """Receive stamp, since the first."""
+    rank: int
+    events: tuple[Event, ...]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One training."""
+
+    case: Case
+    start_ns: int
+    settings: dict[str, str]
+    """What was drawn."""
+    began_ns: int | None
+    """When the fault began, since the first stamp; absent of a healthy run."""
+    returns: tuple[tuple[float, float], ...]
+    """True return of the training's episodes over time, in seconds: means of equally many episodes."""
+    known: float
+    """Mean return of a policy that learned this world."""
+    floor: float
+    """The same of a policy that acts at random."""
+    error: str | None
+    """What ended the training, where it raised."""
+    cpu_s: float
+    moments: tuple[Moment, ...]
+
+    @property
+    def share(self) -> tuple[float, float]:
+        """Best and last return, 0 at the floor and 1 at the known one."""
+        levels = [value for _, value in self.returns] or [self.floor]
+        scale = self.known - self.floor
+        best, last = max(levels), float(np.mean(levels[-max(1, len(levels) // 10) :]))
+        return (best - self.floor) / scale, (last - self.floor) / scale
+
+    @property
+    def outcome(self) -> str:
+        """By the return alone: `learned`, `fell`, or `did not learn`."""
+        best, last = self.share
+        if last >= LEARNED:
+            return "learned"
+        return "fell" if best >= LEARNED and last < best / 2 else "did not learn"
+
+
+LEARNED: Final = 0.5
+"""Share of the way from the floor to the known return."""
+
+
+def write(series: Series, path: Path) -> None:
+    """Write it whole or not at all."""
+    moments = tuple(
+        Moment(
+            _grain(moment.after_ns),
+            moment.rank,
+            tuple(_rounded(event) for event in moment.events),
+        )
+        for moment in _slower(series.moments)
+    )
+    data = msgspec.msgpack.encode(msgspec.structs.replace(series, moments=moments))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_bytes(zstandard.ZstdCompressor(level=19).compress(data))
+    part.replace(path)
+
+
+def read(path: Path) -> Series:
+    """The training in a file."""
+    return msgspec.msgpack.decode(zstandard.decompress(path.read_bytes()), type=Series)
+
+
+def kept(half: str) -> Iterator[Path]:
+    """Files of a half, by name."""
+    yield from sorted((FOLDER / half).glob("*.bin"))
+
+
+def _grain(ns: int) -> int:
+    return ns // _GRAIN_NS * _GRAIN_NS
+
+
+def _rounded(event: Event) -> Event:
+    changes: dict[str, object] = {"at": _grain(event.at)}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if isinstance(value, Column):
+            changes[name] = _short(value)
+        elif isinstance(value, float):
+            changes[name] = _bits(np.array([value])).astype(float).item()
+        elif name in ("values", "keys"):
+            changes[name] = {key: _short(column) for key, column in value.items()}
+        elif isinstance(value, Conflated):
+            ends = {
+                end: {key: _short(one, 9) for key, one in getattr(value, end).items()} for end in ("low", "high")
+            }
+            changes[name] = msgspec.structs.replace(value, **ends)
+        elif name in ("trace_id", "span_id"):
+            changes[name] = None
+    return msgspec.structs.replace(event, **changes)
+
+
+def _short(column: Column, bits: int = 14) -> Column:
+    """The same in fewer bytes."""
+    array = column.array()
+    if column.labels is not None or not array.size:
+        return column
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            short = _bits(array, bits)
+        finite = np.isfinite(array)
+        return Column.of(short) if np.array_equal(finite, np.isfinite(short)) else column
+    for kind in ("<i2", "<i4"):
+        if np.array_equal(array.astype(kind), array):
+            return Column.of(array.astype(kind))
+    return column
+
+
+def _bits(array: np.ndarray, bits: int = 14) -> np.ndarray:
+    """Single precision with so many bits of the mantissa; a number that is not finite stays."""
+    short, rest = np.ascontiguousarray(array, dtype=np.float32), 23 - bits
+    mask = np.uint32(0xFFFFFFFF << rest & 0xFFFFFFFF)
+    rounded = ((short.view(np.uint32) + np.uint32(1 << (rest - 1))) & mask).view(np.float32)
+    return np.where(np.isfinite(rounded), rounded, short)
+
+
+def _slower(moments: tuple[Moment, ...]) -> Iterator[Moment]:
+    """Rows and actions of envs once a second; phases that ended in one request, one of each name."""
+    waiting: dict[tuple[int, str], list[Event]] = {}
+    due = 0
+    for moment in moments:
+        events = list[Event]()
+        for event in moment.events:
+            if isinstance(event, ActionTaken) or (isinstance(event, Measured) and event.scope is Scope.ENV):
+                waiting.setdefault((moment.rank, _subject(event)), []).append(event)
+            else:
+                events.append(event)
+        if moment.after_ns >= due or moment is moments[-1]:
+            events[:0] = [_folded(held) for (rank, _), held in waiting.items() if rank == moment.rank]
+            waiting = {key: held for key, held in waiting.items() if key[0] != moment.rank}
+            due = moment.after_ns + 1_000_000_000
+        if events:
+            yield Moment(moment.after_ns, moment.rank, tuple(_phases(events)))
+
+
+def _subject(event: Event) -> str:
+    return "actions" if isinstance(event, ActionTaken) else repr(sorted(event.values))
+
+
+def _phases(events: list[Event]) -> Iterator[Event]:
+    """The events, of more than two ends of a phase one with all their seconds."""
+    ends: dict[str, list[PhaseEnded]] = {}
+    for event in events:
+        if isinstance(event, PhaseEnded):
+            ends.setdefault(event.phase, []).append(event)
+    for event in events:
+        same = ends.get(event.phase, []) if isinstance(event, PhaseEnded) else []
+        if len(same) <= 2:
+            yield event
+        elif event is same[-1]:
+            yield msgspec.structs.replace(event, duration_s=sum(one.duration_s for one in same))
+
+
+def _folded(held: list[Event]) -> Event:
+    newest, first = held[-1], held[0]
+    if not isinstance(newest, Measured) or not isinstance(first, Measured):
+        return newest
+    count = sum(one.conflated.n if one.conflated else 1 for one in held if isinstance(one, Measured))
+    if count == 1:
+        return newest
+    index = first.index if first.conflated is None else first.conflated.first
+    return msgspec.structs.replace(newest, conflated=Conflated(n=count, first=index))
