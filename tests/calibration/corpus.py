@@ -5,6 +5,7 @@ Every case is judged as a collector would judge it, tick by tick. `python -m tes
 the page; it is not among the files that `make generate` checks: it takes a minute.
 """
 
+import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,20 +16,18 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose import Judged
 from overwatch.events import EnvCrashed, NonFiniteSeen, Origin, Record
-from overwatch.fold import FAST_NS, next_tick
 from overwatch.simulate import SECOND, Script
 from overwatch.simulate.faults import Planned
 from overwatch.simulate.settings import Settings
-from overwatch.state import RunState, apply, new_run
+from overwatch.state import RunState
+from tests.calibration.replaying import Arrival, Tick, ticks
 
 PAGE: Final = "docs/diagnosis/corpus.md"
 START_NS: Final = 1_767_225_600 * SECOND
 DELAY_NS: Final = 5_000_000
 """From an event to its receive stamp."""
-_BEYOND: Final = 30
-"""Seconds that a silent run is watched for after its last word."""
 
 
 class Class(Enum):
@@ -329,30 +328,16 @@ def _names(case: Case, state: RunState, judged: Judged) -> str | None:
     return None
 
 
-def _ticks(case: Case) -> Iterator[tuple[RunState, Judged, int]]:
+def _ticks(case: Case) -> Iterator[Tick]:
     """The state and its judgement after every tick."""
-    origin = Origin(run_id=case.label, epoch="corpus", ours=True)
-    state, assessment, tick, seq = None, Assessment(), next_tick(START_NS), 0
+    return ticks(_arrivals(case), START_NS + case.settings.seconds * SECOND)
+
+
+def _arrivals(case: Case) -> Iterator[Arrival]:
+    origin, seq = Origin(run_id=case.label, epoch="corpus", ours=True), itertools.count(1)
     for moment in Script(case.settings, START_NS).moments():
-        stamp = moment.at + DELAY_NS
-        while state is not None and tick < stamp:
-            judged = assess(state, assessment, tick)
-            assessment = judged.assessment
-            yield state, judged, tick
-            tick += FAST_NS
-        for event in moment.events:
-            seq += 1
-            record = Record(origin=origin, event=event, seq=seq)
-            state = state or new_run(record)
-            apply(state, record, stamp)
-    end = max(START_NS + case.settings.seconds * SECOND, tick) + SECOND
-    if state is not None and state.finished is None:
-        end = tick + _BEYOND * SECOND
-    while state is not None and tick <= end:
-        judged = assess(state, assessment, tick)
-        assessment = judged.assessment
-        yield state, judged, tick
-        tick += FAST_NS
+        records = [Record(origin=origin, event=event, seq=next(seq)) for event in moment.events]
+        yield moment.at + DELAY_NS, records
 
 
 def corpus_page(results: list[Result]) -> str:

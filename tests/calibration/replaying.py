@@ -1,15 +1,14 @@
-"""A recording judged as it would have been live: tick by tick, and every finding that ever opened.
+"""A run judged as a collector judges it, tick by tick, and every finding that ever opened.
 
-Owns how a recording becomes a run's events again and what counts as one finding: an opening, whatever it
-states later, at the worst severity it ever had.
+Owns the one way from what arrived to what was found: simulated cases, recordings and the library's series all
+go through `ticks`. A finding is an opening, whatever it states later, at the worst severity it ever had.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from overwatch.catalog import BY_NAME, Scope, find
-from overwatch.diagnose import Assessment, assess
+from overwatch.catalog import Scope, find
+from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.events import (
     Column,
     EarlyStopped,
@@ -23,11 +22,39 @@ from overwatch.events import (
 )
 from overwatch.fold import FAST_NS, next_tick
 from overwatch.state import RunState, apply, new_run
-from overwatch.state.policy import Status
 from tests.calibration.recorded import Recording, Reported
-from tests.fakes import ORIGIN, START_NS
+from tests.fakes import ORIGIN, SECOND, START_NS
 
 SEVERITIES = ("info", "warning", "critical")
+BEYOND_NS = 30 * SECOND
+"""How long a silent run is watched for after its last word."""
+
+Arrival = tuple[int, Iterable[Record]]
+"""A receive stamp, and what came with it."""
+Tick = tuple[RunState, Judged, int]
+
+
+def ticks(arrivals: Iterable[Arrival], until_ns: int = 0) -> Iterator[Tick]:
+    """The state and its judgement after every tick, until a run is over, or silent for long."""
+    state, assessment, tick = None, Assessment(), 0
+    for stamp, records in arrivals:
+        tick = tick or next_tick(stamp)
+        while state is not None and tick < stamp:
+            judged = assess(state, assessment, tick)
+            assessment = judged.assessment
+            yield state, judged, tick
+            tick += FAST_NS
+        for record in records:
+            state = state or new_run(record)
+            apply(state, record, stamp)
+    if state is None:
+        return
+    end = tick + BEYOND_NS if state.finished is None else max(until_ns, tick) + SECOND
+    while tick <= end:
+        judged = assess(state, assessment, tick)
+        assessment = judged.assessment
+        yield state, judged, tick
+        tick += FAST_NS
 
 
 @dataclass
@@ -35,9 +62,49 @@ class Seen:
     """One finding from its opening to its end; one that a larger one takes over goes on as that one."""
 
     code: str
-    severity: str
-    update: int
+    subject: str | None
     message: str
+    worst: dict[str, tuple[int, int]]
+    """By severity, when it was first so bad: the tick, and how many updates there were."""
+
+    @property
+    def severity(self) -> str:
+        """The worst that it ever was."""
+        return max(self.worst, key=SEVERITIES.index)
+
+    @property
+    def update(self) -> int:
+        """Updates when it opened."""
+        return min(update for _, update in self.worst.values())
+
+    def at_least(self, severity: str) -> tuple[int, int] | None:
+        """When it was first so bad or worse."""
+        bad = [when for one, when in self.worst.items() if SEVERITIES.index(one) >= SEVERITIES.index(severity)]
+        return min(bad, default=None)
+
+
+class Watched:
+    """Every finding of a run, as its ticks come."""
+
+    def __init__(self) -> None:
+        self.found: list[Seen] = []
+        self._open: dict[str, Seen] = {}
+
+    def note(self, state: RunState, judged: Judged, tick: int) -> None:
+        """Take one tick."""
+        findings = judged.assessment.findings
+        standing = {key: item.problem for key, item in findings.items() if item.cleared_at is None}
+        gone = [key for key in self._open if key not in standing]
+        for key, problem in standing.items():
+            if key not in self._open:
+                grown = next((self._open[one] for one in gone if one.split(":")[0] in problem.absorbs), None)
+                self._open[key] = grown or Seen(problem.code, problem.subject, problem.message, {})
+                self.found += [] if grown else [self._open[key]]
+            seen = self._open[key]
+            seen.code, seen.subject, seen.message = problem.code, problem.subject, problem.message
+            seen.worst.setdefault(problem.severity, (tick, state.updates))
+        for key in gone:
+            del self._open[key]
 
 
 @dataclass(frozen=True)
@@ -46,15 +113,28 @@ class Replayed:
 
     updates: int
     found: tuple[Seen, ...]
-    breaches: dict[str, Counter[Status]]
-    """By short name: updates by their status."""
 
     def of(self, severity: str) -> list[Seen]:
         """Findings that were as bad as this at their worst."""
         return [seen for seen in self.found if seen.severity == severity]
 
 
-def events(recording: Recording) -> Iterator[Event]:
+def watched(arrivals: Iterable[Arrival], until_ns: int = 0) -> Replayed:
+    """Fold and judge what arrived, at its own pace, ten times a second."""
+    found, updates = Watched(), 0
+    for state, judged, tick in ticks(arrivals, until_ns):
+        found.note(state, judged, tick)
+        updates = state.updates
+    return Replayed(updates, tuple(found.found))
+
+
+def replay(recording: Recording) -> Replayed:
+    """Judge a recording."""
+    events = enumerate(_events(recording), start=1)
+    return watched((event.at, [Record(origin=ORIGIN, event=event, seq=seq)]) for seq, event in events)
+
+
+def _events(recording: Recording) -> Iterator[Event]:
     """The run as its trainer emitted it, with what the library does not log beside it."""
     yield RunStarted(
         at=START_NS, task=recording.task, algo=recording.algo or "ppo", n_envs=recording.n_envs,
@@ -83,49 +163,3 @@ def _named(reported: Reported) -> dict[str, float]:
         row.name: value for short, value in reported.beside.items() if (row := find(short, Scope.POLICY))
     }
     return {**reported.values, **beside}
-
-
-def replay(recording: Recording) -> Replayed:
-    """Fold and judge the whole recording at its own pace, ten times a second."""
-    state: RunState | None = None
-    assessment, open_now = Assessment(), dict[str, Seen]()
-    found: list[Seen] = []
-    breaches: dict[str, Counter[Status]] = {}
-    tick = START_NS
-    for seq, event in enumerate(events(recording), start=1):
-        record = Record(origin=ORIGIN, event=event, seq=seq)
-        due = next_tick(event.at)
-        while state is not None and tick < due:
-            assessment = assess(state, assessment, tick).assessment
-            _note(assessment, state, open_now, found)
-            tick += FAST_NS
-        state = state or new_run(record)
-        apply(state, record, event.at)
-        if isinstance(event, Measured):
-            _count(state, breaches)
-    assert state is not None
-    assessment = assess(state, assessment, tick).assessment
-    _note(assessment, state, open_now, found)
-    return Replayed(state.updates, tuple(found), breaches)
-
-
-def _note(assessment: Assessment, state: RunState, open_now: dict[str, Seen], found: list[Seen]) -> None:
-    standing = {key: item for key, item in assessment.findings.items() if item.cleared_at is None}
-    gone = [key for key in open_now if key not in standing]
-    for key, item in standing.items():
-        problem = item.problem
-        if key not in open_now:
-            grown = next((open_now[known] for known in gone if known.split(":")[0] in problem.absorbs), None)
-            open_now[key] = grown or Seen(problem.code, problem.severity, state.updates, problem.message)
-            found += [] if grown else [open_now[key]]
-        seen = open_now[key]
-        seen.code, seen.message = problem.code, problem.message
-        seen.severity = max(seen.severity, problem.severity, key=SEVERITIES.index)
-    for key in gone:
-        del open_now[key]
-
-
-def _count(state: RunState, breaches: dict[str, Counter[Status]]) -> None:
-    for name, series in state.policy.items():
-        if name in BY_NAME and series.judgement is not None:
-            breaches.setdefault(BY_NAME[name].short, Counter())[series.judgement.status] += 1

@@ -9,9 +9,11 @@ from typing import Final
 
 from tests.calibration.library.drawing import share
 from tests.calibration.library.series import Case
+from tests.calibration.library.worlds import FAULTS, WORLDS
 
 ON_POLICY: Final = ("ppo", "a2c", "recurrent-ppo", "maskable-ppo", "cleanrl-ppo", "our-ppo")
 CLIPPED: Final = ("ppo", "maskable-ppo", "recurrent-ppo", "cleanrl-ppo", "our-ppo")
+THEIRS: Final = tuple(one for one in ON_POLICY if one != "our-ppo")
 Q: Final = ("dqn", "cleanrl-dqn")
 ACTOR_CRITIC: Final = ("sac", "td3")
 GRPO: Final = ("our-grpo", "trl-grpo")
@@ -96,14 +98,14 @@ BROKEN: Final = (
     Kind(name="clip-5", did="clip 5, 20 epochs, no target", algorithms=CLIPPED, findings=(*STEPS, *COLLAPSED, *RETURN)),
     Kind(name="epochs-40", did="40 epochs, no target", algorithms=CLIPPED, findings=(*STEPS, *COLLAPSED, *RETURN)),
     Kind(
-        name="raw-advantages", did="advantages as they are", algorithms=CLIPPED, runs=3,
+        name="raw-advantages", did="advantages as they are", algorithms=("ppo", "maskable-ppo", "recurrent-ppo", "cleanrl-ppo"), runs=3,
         findings=("policy-advantage-std", "policy-advantage-mean", *GRADIENTS, *STEPS, *COLLAPSED, *RETURN, *CRITIC),
     ),
     Kind(name="no-value-loss", did="weight of the value loss 0", algorithms=ON_POLICY, findings=CRITIC),
     Kind(name="discount-0", did="discount 0", algorithms=IN_ENVS, findings=(*RETURN, *CRITIC, *COLLAPSED)),
     Kind(name="unclipped", did="no clipping of gradients, rate × 20 … 100", algorithms=(*ON_POLICY, "dqn"), findings=(*GRADIENTS, *STEPS, *COLLAPSED, *CRITIC, *RETURN)),
     Kind(name="frozen-actor", did="the optimiser holds a copy of the policy", algorithms=IN_ENVS, findings=(*STILL, *RETURN), least="critical"),
-    Kind(name="frozen-critic", did="the critic is not trained", algorithms=(*ON_POLICY, *ACTOR_CRITIC), findings=(*CRITIC, *STILL, *RETURN)),
+    Kind(name="frozen-critic", did="the critic is not trained", algorithms=(*THEIRS, *ACTOR_CRITIC), findings=(*CRITIC, *STILL, *RETURN)),
     Kind(name="dead-relu", did="no hidden unit of the policy is ever active", algorithms=IN_ENVS, findings=(*STILL, *COLLAPSED, *RETURN), least="critical"),
     Kind(name="blown-weights", did="the policy's weights × 10 … 100", algorithms=IN_ENVS, findings=(*STEPS, *COLLAPSED, *CRITIC, *RETURN, *GRADIENTS)),
     Kind(name="nan-weights", did="a NaN among the weights", algorithms=ALL, findings=NOT_FINITE, least="critical", midway=1.0),
@@ -128,6 +130,10 @@ BROKEN: Final = (
     Kind(name="one-transition", did="a replay buffer of one transition", algorithms=("dqn", "sac", "td3", "cleanrl-dqn"), findings=(*CRITIC, *RETURN, *COLLAPSED), midway=0.0),
     Kind(name="no-target-updates", did="the target network stays", algorithms=("dqn", "sac", "td3", "cleanrl-dqn"), findings=(*CRITIC, *RETURN), midway=0.3),
     Kind(name="epsilon-1", did="every action is drawn at random", algorithms=Q, runs=3, findings=(*RETURN, "policy-entropy"), midway=0.3),
+    Kind(name="reward-saturated", did="the reward model pays all answers alike", algorithms=GRPO, findings=("policy-groups-alike", "policy-advantage-std", *STILL, *RETURN), midway=0.5),
+    Kind(name="length-hacked", did="longer answers are paid more", algorithms=GRPO, findings=("reward-hacking", "policy-answers-cut", "slow-drift", *RETURN)),
+    Kind(name="sampler-mismatch", did="log-probabilities of another temperature", algorithms=("our-grpo",), runs=3, findings=("policy-token-error", "policy-sampler-kl", "policy-sampler-ess", "policy-sampler-weight", "policy-first-ratio-error")),
+    Kind(name="stale-samplers", did="samplers keep their weights and stamp the newest version", algorithms=("our-grpo",), runs=3, findings=("policy-token-error", "policy-sampler-kl", "policy-sampler-ess", "policy-sampler-weight", "policy-first-ratio-error", "actor-stale", "weights-old")),
     Kind(name="no-noise", did="no noise in actions", algorithms=("td3",), runs=2, findings=RETURN, midway=0.0),
     Kind(name="noise-large", did="noise of actions larger than their range", algorithms=("td3",), runs=2, findings=RETURN),
 )  # fmt: skip
@@ -141,6 +147,11 @@ WORLDS_OF: Final[dict[str, tuple[str, ...]]] = {
     "td3": ("pendulum", "point"),
     "recurrent-ppo": ("cartpole", "grid"),
     "maskable-ppo": ("grid", "bricks"),
+    "cleanrl-ppo": ("cartpole", "acrobot", "grid", "bricks"),
+    "cleanrl-dqn": ("cartpole", "grid", "bricks"),
+    "our-ppo": ("cartpole", "goodhart", "morphogenesis", "bricks"),
+    "our-grpo": ("digits",),
+    "trl-grpo": ("letters",),
 }
 
 
@@ -150,12 +161,17 @@ def plan(half: str, root: str) -> list[Case]:
     return sorted(cases, key=lambda case: share(case.name, root))
 
 
+def _fits(kind: Kind, world: str) -> bool:
+    is_reached = kind.name not in FAULTS or WORLDS[world].make is not None
+    return is_reached and (world in kind.worlds or not kind.worlds)
+
+
 def _of(kind: Kind, root: str) -> list[Case]:
     """A kind's cases: its algorithms in turn, each in worlds of its own in turn."""
     turns = {
         algorithm: sorted(worlds, key=lambda world: share(root, kind.name, algorithm, world))  # noqa: B023
         for algorithm in kind.algorithms
-        if (worlds := [one for one in WORLDS_OF.get(algorithm, ()) if one in kind.worlds or not kind.worlds])
+        if (worlds := [one for one in WORLDS_OF[algorithm] if _fits(kind, one)])
     }
     order = sorted(turns, key=lambda algorithm: share(root, kind.name, algorithm))
     cases = []

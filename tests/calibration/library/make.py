@@ -19,17 +19,20 @@ from typing import Final
 import numpy as np
 import torch
 
+from overwatch.events import EpisodeEnded
 from tests.calibration.library.drawing import Draw
-from tests.calibration.library.kinds import KINDS, plan
+from tests.calibration.library.kinds import KINDS, SB3, plan
 from tests.calibration.library.series import FOLDER, HALVES, Case, Series, write
-from tests.calibration.library.tape import record
-from tests.calibration.library.worlds import _FAULTS, WORLDS, Fault
+from tests.calibration.library.tape import Tape, record
+from tests.calibration.library.worlds import FAULTS, WORLDS, Fault
 
 PATIENCE_S: Final = 900.0
 POINTS: Final = 40
 """Of the curve of returns."""
 TRAINERS: Final[dict[str, str]] = {
-    **dict.fromkeys(("ppo", "a2c", "dqn", "sac", "td3", "recurrent-ppo", "maskable-ppo"), "sb3"),
+    **dict.fromkeys(SB3, "sb3"),
+    **dict.fromkeys(("cleanrl-ppo", "cleanrl-dqn"), "cleanrl"),
+    **dict.fromkeys(("our-ppo", "our-grpo", "trl-grpo"), "ours"),
 }
 """The module that trains with an algorithm."""
 Train = Callable[[Draw, Fault, float], None]
@@ -46,20 +49,21 @@ def run(case: Case) -> Series:
     kind, draw = KINDS[case.kind], Draw(case)
     fault = Fault(size=draw.of("size"))
     name = "reward-flipped" if case.kind == "eval-falls" else case.kind
-    if name in _FAULTS:
+    if name in FAULTS:
         fault.of_env = name
         fault.envs = draw.one("envs", (1, 2, 64)) if name in ("resets-at-once", "env-stuck") else 64
         fault.envs = 1 if name in ("env-dies", "env-slow", "reward-nan") else fault.envs
     is_midway = draw.of("midway") < kind.midway
     begins = (draw.between("begins", 0.3, 0.6) if is_midway else 0.0) if kind.is_broken else 2.0
     tape, began, error = record(), time.process_time(), None
-    watch = _Began(fault, tape.since)
+    watch, world = _Began(fault, tape.since), WORLDS[case.world]
     try:
         trainer(case.algorithm)(draw, watch, begins)
     except Exception as raised:  # noqa: BLE001 some faults end a training: that is what is to be seen
         error = f"{type(raised).__name__}: {raised}".partition("\n")[0][:200]
+    if world.make is None and not watch.episodes:
+        watch.episodes += _sent(tape)
     monotonic = time.monotonic() - tape.since() / 1e9
-    world = WORLDS[case.world]
     return Series(
         case=case,
         start_ns=tape.start_ns,
@@ -86,6 +90,13 @@ class _Began(Fault):
         if name == "is_on" and value and self.began_ns is None:
             self.began_ns = self._since()
         super().__setattr__(name, value)
+
+
+def _sent(tape: Tape) -> list[tuple[float, float]]:
+    """Returns of the episodes that a run of our own world sent."""
+    ended = [one for moment in tape.moments for one in moment.events if isinstance(one, EpisodeEnded)]
+    offset = time.monotonic() - time.time_ns() / 1e9
+    return [(one.at / 1e9 + offset, float(value)) for one in ended for value in one.episode_return.array()]
 
 
 def _curve(episodes: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

@@ -81,7 +81,7 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
     },
     ("dqn", "acrobot"): {**_DQN, "n_envs": 4, "steps": 80_000, "train_freq": 2},
     ("dqn", "mountaincar"): {
-        **_DQN, "n_envs": 1, "steps": 90_000, "learning_rate": 4e-3, "batch_size": 128, "gamma": 0.98,
+        **_DQN, "n_envs": 1, "steps": 60_000, "learning_rate": 4e-3, "batch_size": 128, "gamma": 0.98,
         "train_freq": 16, "gradient_steps": 8, "target_update_interval": 600, "exploration_final_eps": 0.07,
     },
     ("dqn", "grid"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2, "exploration_fraction": 0.5},

@@ -6,7 +6,7 @@ What the exporter sends of envs ten times a second is folded to once a second, a
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy as np
 import zstandard
 
 from overwatch.catalog import Scope
-from overwatch.events import ActionTaken, Column, Conflated, Event, Measured, PhaseEnded
+from overwatch.events import ActionTaken, Column, Conflated, EpisodeEnded, Event, Measured, PhaseEnded
 
 FOLDER: Final = Path(__file__).parents[1] / "runs"
 HALVES: Final = ("open", "sealed")
@@ -177,7 +177,7 @@ def _slower(moments: tuple[Moment, ...]) -> Iterator[Moment]:
             waiting = {key: held for key, held in waiting.items() if key[0] != moment.rank}
             due = moment.after_ns + 1_000_000_000
         if events:
-            yield Moment(moment.after_ns, moment.rank, tuple(_phases(events)))
+            yield Moment(moment.after_ns, moment.rank, tuple(_episodes(_phases(events))))
 
 
 def _subject(event: Event) -> str:
@@ -196,6 +196,46 @@ def _phases(events: list[Event]) -> Iterator[Event]:
             yield event
         elif event is same[-1]:
             yield msgspec.structs.replace(event, duration_s=sum(one.duration_s for one in same))
+
+
+def _episodes(events: Iterable[Event]) -> Iterator[Event]:
+    """The events, episodes of one request together as long as none is of the same env again."""
+    held: list[EpisodeEnded] = []
+    for event in events:
+        if isinstance(event, EpisodeEnded) and (not held or _goes_with(held, event)):
+            held.append(event)
+            continue
+        if held:
+            yield _together(held)
+            held = []
+        if isinstance(event, EpisodeEnded):
+            held = [event]
+        else:
+            yield event
+    if held:
+        yield _together(held)
+
+
+def _goes_with(held: list[EpisodeEnded], event: EpisodeEnded) -> bool:
+    envs = {env for one in held for env in one.env_id.array().tolist()}
+    is_alike = all((getattr(held[0], name) is None) == (getattr(event, name) is None) for name in _EPISODE)
+    return is_alike and envs.isdisjoint(event.env_id.array().tolist())
+
+
+def _together(held: list[EpisodeEnded]) -> EpisodeEnded:
+    if len(held) == 1:
+        return held[0]
+    columns = {
+        name: Column.of(np.concatenate([getattr(one, name).array() for one in held]))
+        for name in _EPISODE
+        if getattr(held[0], name) is not None
+    }
+    return msgspec.structs.replace(held[-1], **columns)
+
+
+_EPISODE: Final = (
+    "env_id", "episode_return", "length", "metric", "best", "best_step", "growth_ratio", "fossils", "prunes",
+)  # fmt: skip
 
 
 def _folded(held: list[Event]) -> Event:

@@ -17,8 +17,10 @@ from overwatch.sdk.exporter.gpus import Trainer
 from overwatch.sdk.exporter.record_events import is_plain, non_finite, unpacked
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Frame, Hello, SpanEnded, Update
+from overwatch.sdk.frames import Hello, Rolled, SpanEnded, Update
 from overwatch.sdk.link import Outcome
+from overwatch.sdk.rings.records import Content, Form, content_of
+from overwatch.sdk.rings.writer import Entry
 from tests.calibration.library.series import Moment
 
 _DELAY_NS: Final = 5_000_000
@@ -62,7 +64,7 @@ class LocalLink:
         if self._sampler is not None:
             self._sampler.start()
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Content) -> None:
         """Take one frame."""
         if isinstance(frame, SpanEnded):
             return
@@ -74,7 +76,12 @@ class LocalLink:
                 self._window.add_update(frame, size=1)
                 return
             for event in unpacked(frame, self._words):
-                self._add(event, is_rolled=type(frame).__name__ == "Rolled")
+                self._add(event, is_rolled=isinstance(frame, Rolled))
+
+    def offer(self, record: Entry, *, is_fact: bool) -> bool:  # noqa: ARG002 there is room for all
+        """Take steps of a rollout."""
+        self.send(content_of(record, _no_form)[0])
+        return True
 
     def _emit(self, event: Event) -> None:
         with self._lock:
@@ -125,6 +132,10 @@ class LocalLink:
 
     def abandon(self, _: Callable[[], None]) -> None:
         """The stream belongs to the parent."""
+
+
+def _no_form(number: int) -> Form:
+    raise LookupError(f"form {number}: nothing is written by one here")
 
 
 def record() -> Tape:

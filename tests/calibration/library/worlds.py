@@ -18,9 +18,12 @@ from gymnasium import spaces
 class World:
     """Where to learn, and what is known of it."""
 
-    make: Callable[[], gymnasium.Env[Any, Any]]
     known: float
+    """Mean return of a policy that learned it."""
     floor: float
+    """The same of one that acts at random."""
+    make: Callable[[], gymnasium.Env[Any, Any]] | None = None
+    """`None` where it is no Gymnasium env, and only what the run sends says what was earned."""
 
 
 class Grid(gymnasium.Env[np.ndarray, int]):
@@ -159,8 +162,12 @@ WORLDS: Final[dict[str, World]] = {
     "pendulum": World(make=_gym("Pendulum-v1"), known=-180, floor=-1230),
     "lunarlander": World(make=_gym("LunarLander-v3"), known=100, floor=-190),
     "grid": World(make=Grid, known=1.0, floor=0.02),
-    "bricks": World(make=Bricks, known=10.0, floor=0.5),
-    "point": World(make=Point, known=-17.0, floor=-75.0),
+    "bricks": World(make=Bricks, known=8.0, floor=0.5),
+    "point": World(make=Point, known=-11.0, floor=-75.0),
+    "goodhart": World(known=60.0, floor=0.0),
+    "morphogenesis": World(known=1.0, floor=0.0),
+    "digits": World(known=0.95, floor=0.2),
+    "letters": World(known=0.9, floor=0.1),
 }
 
 
@@ -169,7 +176,7 @@ class Fault:
     """What is wrong with a training, and since when; shared by its envs, its loop and its observer."""
 
     of_env: str = ""
-    """A row of `_FAULTS`."""
+    """A row of `FAULTS`."""
     size: float = 0.5
     """0 to 1: how large, which each fault reads its own way."""
     envs: int = 1
@@ -210,7 +217,7 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._fault, self._number = fault, number
         self._past: list[Any] = []
-        self._change = _FAULTS.get(fault.of_env)
+        self._change = FAULTS.get(fault.of_env)
         self._steps = 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -255,7 +262,7 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 _Change = Callable[[Faulty, Stepped], Stepped]
-_FAULTS: Final[dict[str, _Change]] = {
+FAULTS: Final[dict[str, _Change]] = {
     "reward-huge": lambda env, found: (found[0], found[1] * 1e6, *found[2:]),
     "reward-flipped": lambda env, found: (found[0], -found[1], *found[2:]),
     "reward-constant": lambda env, found: (found[0], 0.0, *found[2:]),
@@ -275,4 +282,7 @@ _FAULTS: Final[dict[str, _Change]] = {
 
 def build(world: str, fault: Fault, number: int) -> gymnasium.Env[Any, Any]:
     """An env of a training."""
-    return Faulty(Truth(WORLDS[world].make(), fault), fault, number)
+    make = WORLDS[world].make
+    if make is None:
+        raise ValueError(f"{world} is no Gymnasium env")
+    return Faulty(Truth(make(), fault), fault, number)
