@@ -4,6 +4,7 @@ The trainings are those of https://github.com/vwxyzjn/cleanrl with its settings 
 report through the writer that stands in for TensorBoard's. A fault changes the settings, or the networks.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -64,15 +65,21 @@ def _arguments(draw: Draw) -> SimpleNamespace:
     return args
 
 
+RANKED: Final = ("two-ranks", "repeated-rank")
+"""Kinds with two ranks, here in one process: their gradients are averaged, each reports its own numbers."""
+
+
 class Loop:
     """What both have: envs, writer, the fault's beginning, the rate."""
 
-    def __init__(self, draw: Draw, fault: Fault, begins: float) -> None:
+    def __init__(self, draw: Draw, fault: Fault, begins: float, rank: int = 0) -> None:
         self.draw, self.fault, self.begins, self.args = draw, fault, begins, _arguments(draw)
         args = self.args
         torch.manual_seed(args.seed)
         self.draws = np.random.default_rng(args.seed)
-        self.writer = SummaryWriter(f"runs/{args.env_id}__{args.exp_name}__{args.seed}")
+        self.rank, self.kept = rank, dict[str, Tensor]()
+        of_rank = {"rank": rank, "run_id": f"{args.env_id}-{args.seed}"} if draw.case.kind in RANKED else {}
+        self.writer = SummaryWriter(f"runs/{args.env_id}__{args.exp_name}__{args.seed}", **of_rank)
         rows = "\n".join(f"|{name}|{value}|" for name, value in vars(args).items())
         self.writer.add_text("hyperparameters", f"|param|value|\n|-|-|\n{rows}")
         self.envs = gymnasium.vector.SyncVectorEnv(
@@ -83,7 +90,8 @@ class Loop:
         assert isinstance(space, gymnasium.spaces.Discrete)
         assert self.envs.single_observation_space.shape is not None
         self.actions, self.seen = int(space.n), int(np.prod(self.envs.single_observation_space.shape))
-        self.obs, _ = self.envs.reset(seed=args.seed % 100_000)
+        self.obs, _ = self.envs.reset(seed=args.seed % 100_000 + 1000 * rank)
+        self.ended = torch.zeros(args.num_envs)
         self.times, self.step, self.began, self.cpu = 1.0, 0, time.perf_counter(), time.process_time()
 
     def _env(self, number: int) -> Callable[[], Any]:
@@ -188,22 +196,28 @@ def _tower(inputs: int, outputs: int, std: float) -> nn.Sequential:
 
 def ppo(draw: Draw, fault: Fault, begins: float) -> None:
     """`ppo.py`."""
-    loop = Loop(draw, fault, begins)
-    args = loop.args
+    loops = [Loop(draw, fault, begins, rank) for rank in range(2 if draw.case.kind in RANKED else 1)]
+    loop, args = loops[0], loops[0].args
     actor, critic = _tower(loop.seen, loop.actions, 0.01), _tower(loop.seen, 1, 1.0)
     optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=args.learning_rate, eps=1e-5)
-    done, count = torch.zeros(args.num_envs), [0]
-    with loop.writer:
+    count = [0]
+    with contextlib.ExitStack() as stack:
+        for one in loops:
+            stack.enter_context(one.writer)
         while not loop.is_over:
             loop.strike(actor, critic, optimizer)
             optimizer.param_groups[0]["lr"] = loop.rate()
-            kept, done = _rollout(loop, actor, critic, done)
-            numbers = _learn(loop, actor, critic, optimizer, kept, count)
-            loop.log({"charts/learning_rate": optimizer.param_groups[0]["lr"], **numbers})
+            for one in loops:
+                if one.kept and one.rank and fault.is_on and draw.case.kind == "repeated-rank":
+                    one.step += args.num_envs * args.num_steps
+                else:
+                    _rollout(one, actor, critic)
+            for one, numbers in zip(loops, _learn(loops, actor, critic, optimizer, count), strict=True):
+                one.log({"charts/learning_rate": optimizer.param_groups[0]["lr"], **numbers})
 
 
-def _rollout(loop: Loop, actor: nn.Module, critic: nn.Module, done: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    args, rows = loop.args, list[tuple[Tensor, ...]]()
+def _rollout(loop: Loop, actor: nn.Module, critic: nn.Module) -> None:
+    args, rows, done = loop.args, list[tuple[Tensor, ...]](), loop.ended
     for _ in range(args.num_steps):
         loop.step += args.num_envs
         obs = torch.tensor(loop.obs, dtype=torch.float32)
@@ -226,33 +240,42 @@ def _rollout(loop: Loop, actor: nn.Module, critic: nn.Module, done: Tensor) -> t
         advantages[step] = last = delta + args.gamma * args.gae_lambda * goes_on * last
     kept = {"obs": obs, "actions": actions, "logprobs": logprobs, "values": values, "advantages": advantages}
     kept["returns"] = advantages + values
-    return {name: column.flatten(0, 1) for name, column in kept.items()}, done
+    loop.kept, loop.ended = {name: column.flatten(0, 1) for name, column in kept.items()}, done
 
 
 def _learn(
-    loop: Loop, actor: nn.Module, critic: nn.Module, optimizer: Any, kept: dict[str, Tensor], count: list[int]
-) -> dict[str, float]:
-    args, clipped, numbers, total = loop.args, list[float](), dict[str, float](), len(kept["obs"])
+    loops: list[Loop], actor: nn.Module, critic: nn.Module, optimizer: Any, count: list[int]
+) -> list[dict[str, float]]:
+    """The numbers of each rank."""
+    loop, args, total = loops[0], loops[0].args, len(loops[0].kept["obs"])
+    clipped: list[list[float]] = [[] for _ in loops]
+    found: list[dict[str, float]] = []
+    every = 2 if loop.draw.case.kind == "accumulation" else 1
     for _ in range(args.update_epochs):
         for rows in torch.randperm(total).split(max(total // args.num_minibatches, 1)):
-            numbers, loss = _loss(loop, actor, critic, {name: column[rows] for name, column in kept.items()})
-            clipped.append(numbers.pop("clipped"))
+            parts = [
+                _loss(one, actor, critic, {name: column[rows] for name, column in one.kept.items()})
+                for one in loops
+            ]
+            found = [numbers for numbers, _ in parts]
+            for held, numbers in zip(clipped, found, strict=True):
+                held.append(numbers.pop("clipped"))
             count[0] += 1
-            every = 2 if loop.draw.case.kind == "accumulation" else 1
-            if count[0] % every == 0 or every == 1:
+            if count[0] % every == 0:
                 optimizer.zero_grad()
-            loss.backward()
+            (torch.stack([loss for _, loss in parts]).mean()).backward()
             nn.utils.clip_grad_norm_([*actor.parameters(), *critic.parameters()], args.max_grad_norm)
             is_skipped = loop.draw.case.kind == "skipped-steps" and loop.draws.random() < 0.05
             if count[0] % every == every - 1 and not is_skipped:
                 optimizer.step()
-        if args.target_kl is not None and numbers["losses/approx_kl"] > args.target_kl:
+        if args.target_kl is not None and found[0]["losses/approx_kl"] > args.target_kl:
             break
-    spread = float(kept["returns"].var(unbiased=False))
-    unexplained = float((kept["returns"] - kept["values"]).var(unbiased=False))
-    numbers["losses/clipfrac"] = float(np.mean(clipped))
-    numbers["losses/explained_variance"] = np.nan if spread == 0 else 1 - unexplained / spread
-    return numbers
+    for one, numbers, held in zip(loops, found, clipped, strict=True):
+        spread = float(one.kept["returns"].var(unbiased=False))
+        unexplained = float((one.kept["returns"] - one.kept["values"]).var(unbiased=False))
+        numbers["losses/clipfrac"] = float(np.mean(held))
+        numbers["losses/explained_variance"] = np.nan if spread == 0 else 1 - unexplained / spread
+    return found
 
 
 def _loss(

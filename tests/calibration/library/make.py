@@ -22,9 +22,9 @@ import torch
 from overwatch.events import EpisodeEnded
 from tests.calibration.library.drawing import Draw
 from tests.calibration.library.kinds import KINDS, SB3, plan
-from tests.calibration.library.series import FOLDER, HALVES, Case, Series, write
+from tests.calibration.library.series import FOLDER, HALVES, WORLDS, Case, Series, write
 from tests.calibration.library.tape import Tape, record
-from tests.calibration.library.worlds import FAULTS, WORLDS, Fault
+from tests.calibration.library.worlds import FAULTS, MAKERS, Fault
 
 PATIENCE_S: Final = 900.0
 POINTS: Final = 40
@@ -56,12 +56,12 @@ def run(case: Case) -> Series:
     is_midway = draw.of("midway") < kind.midway
     begins = (draw.between("begins", 0.3, 0.6) if is_midway else 0.0) if kind.is_broken else 2.0
     tape, began, error = record(), time.process_time(), None
-    watch, world = _Began(fault, tape.since), WORLDS[case.world]
+    watch = _Began(fault, tape.since)
     try:
         trainer(case.algorithm)(draw, watch, begins)
     except Exception as raised:  # noqa: BLE001 some faults end a training: that is what is to be seen
         error = f"{type(raised).__name__}: {raised}".partition("\n")[0][:200]
-    if world.make is None and not watch.episodes:
+    if case.world not in MAKERS and not watch.episodes:
         watch.episodes += _sent(tape)
     monotonic = time.monotonic() - tape.since() / 1e9
     return Series(
@@ -70,8 +70,6 @@ def run(case: Case) -> Series:
         settings=draw.noted | {"size": f"{fault.size:.3f}", "envs": str(fault.envs)} if fault.of_env else draw.noted,
         began_ns=watch.began_ns if kind.is_broken else None,
         returns=_curve([(at - monotonic, value) for at, value in watch.episodes]),
-        known=world.known,
-        floor=world.floor,
         error=error,
         cpu_s=time.process_time() - began,
         moments=tuple(tape.moments),
@@ -114,7 +112,7 @@ def _child(case: Case, path: Path) -> None:
         write(series, path)
     last = series.returns[-1][1] if series.returns else float("nan")
     print(
-        f"{case.name}: {series.outcome}, {last:.2f} of {series.known:g}, {series.cpu_s:.0f} s CPU,"
+        f"{case.name}: {series.outcome}, {last:.2f} of {WORLDS[case.world][1]:g}, {series.cpu_s:.0f} s CPU,"
         f" {len(series.moments)} moments, {path.stat().st_size >> 10} KiB {series.error or ''}",
         flush=True,
     )

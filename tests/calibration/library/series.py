@@ -56,10 +56,6 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """When the fault began, since the first stamp; absent of a healthy run."""
     returns: tuple[tuple[float, float], ...]
     """True return of the training's episodes over time, in seconds: means of equally many episodes."""
-    known: float
-    """Mean return of a policy that learned this world."""
-    floor: float
-    """The same of a policy that acts at random."""
     error: str | None
     """What ended the training, where it raised."""
     cpu_s: float
@@ -68,15 +64,17 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def share(self) -> tuple[float, float]:
         """Best and last return, 0 at the floor and 1 at the known one."""
-        levels = [value for _, value in self.returns] or [self.floor]
-        scale = self.known - self.floor
+        floor, known = WORLDS[self.case.world]
+        levels = [value for _, value in self.returns] or [floor]
         best, last = max(levels), float(np.mean(levels[-max(1, len(levels) // 10) :]))
-        return (best - self.floor) / scale, (last - self.floor) / scale
+        return (best - floor) / (known - floor), (last - floor) / (known - floor)
 
     @property
     def outcome(self) -> str:
-        """By the return alone: `learned`, `fell`, or `did not learn`."""
+        """By the return, `learned`, `fell` or `did not learn`; `failed` where an exception ended it."""
         best, last = self.share
+        if self.error is not None:
+            return "failed"
         if last >= LEARNED:
             return "learned"
         return "fell" if best >= LEARNED and last < best / 2 else "did not learn"
@@ -84,6 +82,21 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 LEARNED: Final = 0.5
 """Share of the way from the floor to the known return."""
+WORLDS: Final[dict[str, tuple[float, float]]] = {
+    "cartpole": (22, 500),
+    "acrobot": (-499, -85),
+    "mountaincar": (-200, -110),
+    "pendulum": (-1230, -180),
+    "lunarlander": (-190, 100),
+    "grid": (0.02, 1),
+    "bricks": (0.5, 8),
+    "point": (-75, -11),
+    "goodhart": (0, 60),
+    "morphogenesis": (0, 1),
+    "digits": (0.2, 0.95),
+    "letters": (0.1, 0.9),
+}
+"""Mean return of a policy that acts at random, and of one that learned the world."""
 
 
 def write(series: Series, path: Path) -> None:
