@@ -17,7 +17,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow diagnosis real-runs corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -135,8 +135,18 @@ bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 en
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate
 
-calibration: $(VENV)/.installed  ## what the limits make of recorded trainings that reach their return
-	$(BIN)/python -m tests.calibration.page
+diagnosis: $(VENV)/.installed  ## what the rules make of the real runs in tests/calibration/runs/: found, how soon, false alarms
+	$(BIN)/python -m tests.calibration.scoreboard
+
+REAL_RUNS := build/real-runs
+$(REAL_RUNS)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(REAL_RUNS)
+	$(REAL_RUNS)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(REAL_RUNS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[real-runs]"
+	touch $@
+
+real-runs: $(REAL_RUNS)/.installed  ## train the real runs that are not there yet, hours; HALF=sealed COMMIT=...
+	$(REAL_RUNS)/bin/python -m tests.calibration.library.make --half $(or $(HALF),open) $(if $(COMMIT),--commit $(COMMIT))
 
 learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not kept, half an hour; DRAW=1 only draws it
 	$(BIN)/python -m tests.learning.page $(if $(DRAW),,--train)

@@ -79,7 +79,9 @@ class Seen:
 
     def at_least(self, severity: str) -> tuple[int, int] | None:
         """When it was first so bad or worse."""
-        bad = [when for one, when in self.worst.items() if SEVERITIES.index(one) >= SEVERITIES.index(severity)]
+        bad = [
+            when for one, when in self.worst.items() if SEVERITIES.index(one) >= SEVERITIES.index(severity)
+        ]
         return min(bad, default=None)
 
 

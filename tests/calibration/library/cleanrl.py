@@ -37,7 +37,13 @@ _DQN: Final = {
 SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("cleanrl-ppo", "cartpole"): {**_PPO, "learning_rate": 5e-4},
     ("cleanrl-ppo", "acrobot"): {**_PPO, "num_envs": 16, "total_timesteps": 200_000, "learning_rate": 1e-3},
-    ("cleanrl-ppo", "grid"): {**_PPO, "num_envs": 8, "num_steps": 64, "ent_coef": 0.02, "learning_rate": 1e-3},
+    ("cleanrl-ppo", "grid"): {
+        **_PPO,
+        "num_envs": 8,
+        "num_steps": 64,
+        "ent_coef": 0.02,
+        "learning_rate": 1e-3,
+    },
     ("cleanrl-ppo", "bricks"): {**_PPO, "num_envs": 8, "num_steps": 64, "learning_rate": 1e-3},
     ("cleanrl-dqn", "cartpole"): {**_DQN, "learning_rate": 1e-3},
     ("cleanrl-dqn", "bricks"): {**_DQN, "learning_rate": 5e-4},
@@ -47,7 +53,9 @@ SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
 
 def _arguments(draw: Draw) -> SimpleNamespace:
     case = draw.case
-    args = SimpleNamespace(exp_name=case.algorithm.removeprefix("cleanrl-"), env_id=case.world, seed=draw.seed)
+    args = SimpleNamespace(
+        exp_name=case.algorithm.removeprefix("cleanrl-"), env_id=case.world, seed=draw.seed
+    )
     vars(args).update(SETTINGS[case.algorithm, case.world])
     args.learning_rate *= draw.between("learning_rate", 0.7, 1.3)
     batch = {"large-batch": 4, "small-batch": 0.25}.get(case.kind, draw.one("batch", (1, 1, 2)))
@@ -95,9 +103,7 @@ class Loop:
         self.times, self.step, self.began, self.cpu = 1.0, 0, time.perf_counter(), time.process_time()
 
     def _env(self, number: int) -> Callable[[], Any]:
-        return lambda: gymnasium.wrappers.RecordEpisodeStatistics(
-            build(self.args.env_id, self.fault, number)
-        )
+        return lambda: gymnasium.wrappers.RecordEpisodeStatistics(build(self.args.env_id, self.fault, number))
 
     @property
     def done(self) -> float:
@@ -123,7 +129,12 @@ class Loop:
         self.fault.is_on, kind, draw = True, self.draw.case.kind, self.draw
         changes = CHANGES.get(kind, {})
         vars(self.args).update(changes)
-        times = {"rate-x10": (8, 30), "rate-x100": (60, 300), "rate-x1000": (700, 3000), "unclipped": (20, 100)}
+        times = {
+            "rate-x10": (8, 30),
+            "rate-x100": (60, 300),
+            "rate-x1000": (700, 3000),
+            "unclipped": (20, 100),
+        }
         if kind in times:
             self.times = draw.between("times", *times[kind])
         elif kind == "rate-0":
@@ -141,8 +152,8 @@ class Loop:
                     layer.weight *= 0.0
                     layer.bias.fill_(-1e3 if self.draw.case.algorithm == "cleanrl-dqn" else 20.0)
             elif kind == "blown-weights":
-                for one in policy.parameters():
-                    one *= draw.between("blown", 10, 100)
+                for weight in policy.parameters():
+                    weight.mul_(draw.between("blown", 10, 100))
             elif kind == "nan-weights":
                 layers[0].weight[0] = float("nan")
 
@@ -189,9 +200,7 @@ def _layer(inputs: int, outputs: int, std: float = np.sqrt(2)) -> nn.Linear:
 
 
 def _tower(inputs: int, outputs: int, std: float) -> nn.Sequential:
-    return nn.Sequential(
-        _layer(inputs, 64), nn.Tanh(), _layer(64, 64), nn.Tanh(), _layer(64, outputs, std)
-    )
+    return nn.Sequential(_layer(inputs, 64), nn.Tanh(), _layer(64, 64), nn.Tanh(), _layer(64, outputs, std))
 
 
 def ppo(draw: Draw, fault: Fault, begins: float) -> None:
@@ -229,7 +238,9 @@ def _rollout(loop: Loop, actor: nn.Module, critic: nn.Module) -> None:
         rows.append((obs, action, chances.log_prob(action), value, paid, done))
         done = torch.tensor(np.logical_or(ended, cut), dtype=torch.float32)
         loop.episodes(infos)
-    obs, actions, logprobs, values, rewards, dones = (torch.stack(column) for column in zip(*rows, strict=True))
+    obs, actions, logprobs, values, rewards, dones = (
+        torch.stack(column) for column in zip(*rows, strict=True)
+    )
     advantages, last = torch.zeros_like(rewards), torch.zeros(args.num_envs)
     with torch.no_grad():
         after = critic(torch.tensor(loop.obs, dtype=torch.float32)).flatten()
@@ -319,7 +330,11 @@ def dqn(draw: Draw, fault: Fault, begins: float) -> None:
     target.load_state_dict(q.state_dict())
     optimizer = torch.optim.Adam(q.parameters(), lr=args.learning_rate)
     size = args.buffer_size
-    memory = [torch.zeros(size, loop.seen), torch.zeros(size, loop.seen), *(torch.zeros(size) for _ in range(3))]
+    memory = [
+        torch.zeros(size, loop.seen),
+        torch.zeros(size, loop.seen),
+        *(torch.zeros(size) for _ in range(3)),
+    ]
     held, slope = 0, args.exploration_fraction * args.total_timesteps
     with loop.writer:
         while not loop.is_over:

@@ -67,12 +67,14 @@ def run(case: Case) -> Series:
     return Series(
         case=case,
         start_ns=tape.start_ns,
-        settings=draw.noted | {"size": f"{fault.size:.3f}", "envs": str(fault.envs)} if fault.of_env else draw.noted,
+        settings=draw.noted | {"size": f"{fault.size:.3f}", "envs": str(fault.envs)}
+        if fault.of_env
+        else draw.noted,
         began_ns=watch.began_ns if kind.is_broken else None,
         returns=_curve([(at - monotonic, value) for at, value in watch.episodes]),
         error=error,
         cpu_s=time.process_time() - began,
-        moments=tuple(tape.moments),
+        moments=tuple(sorted(tape.moments, key=lambda moment: moment.after_ns)),
     )
 
 

@@ -24,9 +24,9 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.assembly import Keeping, assemble
 from overwatch_rl.config import train_settings
 from overwatch_rl.grpo.base import BaseConfig, judge, make_base
-from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.config import GrpoSettings, described
 from overwatch_rl.grpo.process import spec_of
+from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.task import END_CODE, VOCABULARY, TaskConfig
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer, LoopConfig, Taken
 from overwatch_rl.grpo.weights import newest, publish
@@ -44,7 +44,8 @@ _FLAGS: Final[dict[str, Any]] = {
     "view": False, "out": None, "tensorboard": None, "alive": None,
 }  # fmt: skip
 _RATES: Final = {
-    "rate-x10": (8.0, 30.0), "rate-x100": (60.0, 300.0), "rate-x1000": (700.0, 3000.0), "unclipped": (20.0, 100.0),
+    "rate-x10": (8.0, 30.0), "rate-x100": (60.0, 300.0), "rate-x1000": (700.0, 3000.0),
+    "unclipped": (20.0, 100.0),
 }  # fmt: skip
 _WORLDS: Final[dict[str, dict[str, Any]]] = {
     "goodhart": {"world": "goodhart:small", "updates": 60, "settings": ("mode=ground_truth",)},
@@ -70,7 +71,10 @@ def ppo(draw: Draw, fault: Fault, begins: float) -> None:
         learned = replace(learned, learning_rate=learned.learning_rate * draw.between("slower", 0.1, 0.3))
     elif case.kind in ("large-batch", "small-batch"):
         learned = replace(learned, minibatches=1 if case.kind == "large-batch" else 4 * learned.minibatches)
-    described = settings.described | {"learning_rate": str(learned.learning_rate), "target_kl": str(learned.target_kl)}
+    described = settings.described | {
+        "learning_rate": str(learned.learning_rate),
+        "target_kl": str(learned.target_kl),
+    }
     settings = replace(settings, learned=learned, described=described)
     began, total = time.process_time(), flags["updates"]
 
@@ -81,15 +85,16 @@ def ppo(draw: Draw, fault: Fault, begins: float) -> None:
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         flight = assemble(settings, keeping, None, stop, here=Place(), ranks=Alone())
         trainer, rate = flight.trainer, learned.learning_rate
+        algorithm: Any = trainer.algorithm
         cycles = draw.one("cycles", (2, 3, 4)) if case.kind == "warm-restarts" else 0
 
         def after() -> None:
             done = trainer.updates_done / total
             if cycles:
-                trainer.algorithm.set_learning_rate(rate * (1.3 - done * cycles % 1))
+                algorithm.set_learning_rate(rate * (1.3 - done * cycles % 1))
             if not fault.is_on and begins <= done:
                 fault.is_on = True
-                _strike(trainer.algorithm, draw)
+                _strike(algorithm, draw)
 
         after()
         trainer.after_update = after
@@ -155,7 +160,8 @@ class _Source:
         elif kind == "sampler-mismatch":
             cooler = self._draw.between("temperature", 0.5, 0.85)
             group["inference_logprobs"] = [
-                [chance if chance > 0 else chance * cooler for chance in row] for row in group["inference_logprobs"]
+                [chance if chance > 0 else chance * cooler for chance in row]
+                for row in group["inference_logprobs"]
             ]
 
     def acknowledge(self) -> None:
@@ -244,7 +250,7 @@ def trl(draw: Draw, fault: Fault, begins: float) -> None:
         return truth
 
     class Conductor(TrainerCallback):  # type: ignore[misc]  # the library has no types
-        def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_step_begin(self, _: Any, state: Any, __: Any, **given: Any) -> None:
             if fault.is_on or state.global_step / steps < begins:
                 return
             fault.is_on = True
@@ -258,8 +264,8 @@ def trl(draw: Draw, fault: Fault, begins: float) -> None:
 
     torch.manual_seed(draw.seed % 100_000)
     size = program["GPT2Config"](
-        vocab_size=len(words), n_positions=32, n_embd=64, n_layer=1, n_head=2, pad_token_id=words.pad_token_id,
-        eos_token_id=words.eos_token_id, bos_token_id=words.eos_token_id,
+        vocab_size=len(words), n_positions=32, n_embd=64, n_layer=1, n_head=2,
+        pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id, bos_token_id=words.eos_token_id,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         letters = program["LETTERS"][: draw.one("letters", (2, 3))]
@@ -270,7 +276,8 @@ def trl(draw: Draw, fault: Fault, begins: float) -> None:
             train_dataset=program["Dataset"].from_list([{"prompt": letter} for letter in letters] * 64),
             args=Arguments(
                 output_dir=folder, max_steps=steps, learning_rate=rate, logging_steps=1,
-                per_device_train_batch_size=64, num_generations=8, num_iterations=draw.one("iterations", (1, 2)),
+                per_device_train_batch_size=64, num_generations=8,
+                num_iterations=draw.one("iterations", (1, 2)),
                 max_completion_length=program["LONGEST"], use_cpu=True, bf16=False, report_to="none",
                 save_strategy="no", disable_tqdm=True, seed=draw.seed % 100_000,
                 gradient_accumulation_steps=draw.one("accumulated", (1, 1, 2)),

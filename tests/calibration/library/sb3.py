@@ -35,9 +35,9 @@ _KINDS: Final[dict[str, type[BaseAlgorithm]]] = {
 }  # fmt: skip
 _SMALL: Final = {"net_arch": [64, 64]}
 _DQN: Final = {
-    "learning_rate": 6.3e-4, "batch_size": 64, "buffer_size": 50_000, "learning_starts": 1000, "train_freq": 4,
-    "target_update_interval": 250, "exploration_fraction": 0.2, "exploration_final_eps": 0.05,
-    "policy_kwargs": {"net_arch": [128, 128]},
+    "learning_rate": 6.3e-4, "batch_size": 64, "buffer_size": 50_000, "learning_starts": 1000,
+    "train_freq": 4, "target_update_interval": 250, "exploration_fraction": 0.2,
+    "exploration_final_eps": 0.05, "policy_kwargs": {"net_arch": [128, 128]},
 }  # fmt: skip
 _CONTINUOUS: Final = {
     "learning_rate": 1e-3, "batch_size": 128, "buffer_size": 50_000, "learning_starts": 500, "gamma": 0.98,
@@ -61,8 +61,8 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "gamma": 0.999, "ent_coef": 0.01, "learning_rate": 1e-3,
     },
     ("ppo", "grid"): {
-        "n_envs": 8, "steps": 80_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02, "learning_rate": 1e-3,
-        "n_epochs": 6,
+        "n_envs": 8, "steps": 80_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02,
+        "learning_rate": 1e-3, "n_epochs": 6,
     },
     ("ppo", "bricks"): {
         "n_envs": 8, "steps": 100_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.01, "n_epochs": 6,
@@ -76,8 +76,9 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("a2c", "grid"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.02, "learning_rate": 1e-3},
     ("a2c", "bricks"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.01, "learning_rate": 1e-3},
     ("dqn", "cartpole"): {
-        **_DQN, "n_envs": 1, "steps": 50_000, "learning_rate": 2.3e-3, "train_freq": 256, "gradient_steps": 128,
-        "target_update_interval": 10, "exploration_fraction": 0.16, "exploration_final_eps": 0.04,
+        **_DQN, "n_envs": 1, "steps": 50_000, "learning_rate": 2.3e-3, "train_freq": 256,
+        "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
+        "exploration_final_eps": 0.04,
     },
     ("dqn", "acrobot"): {**_DQN, "n_envs": 4, "steps": 80_000, "train_freq": 2},
     ("dqn", "mountaincar"): {
@@ -99,8 +100,8 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "ent_coef": 0.02, "policy_kwargs": {"lstm_hidden_size": 32, "net_arch": [32]},
     },
     ("maskable-ppo", "grid"): {
-        "n_envs": 8, "steps": 60_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02, "learning_rate": 1e-3,
-        "n_epochs": 6,
+        "n_envs": 8, "steps": 60_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02,
+        "learning_rate": 1e-3, "n_epochs": 6,
     },
     ("maskable-ppo", "bricks"): {
         "n_envs": 8, "steps": 80_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.01, "n_epochs": 6,
@@ -142,7 +143,9 @@ def _healthy(draw: Draw, found: dict[str, Any]) -> None:
             found["clip_range"] = LinearSchedule(0.2, 0.02, 1.0)
     elif kind == "warm-restarts":
         cycles = draw.one("cycles", (3, 4, 6))
-        found["learning_rate"] = lambda left: rate * (0.1 + 1.2 * (1 + np.cos(np.pi * ((1 - left) * cycles % 1))) / 2)
+        found["learning_rate"] = lambda left: (
+            rate * (0.1 + 1.2 * (1 + np.cos(np.pi * ((1 - left) * cycles % 1))) / 2)
+        )
     elif kind == "large-batch":
         found["batch_size" if "batch_size" in found else "n_steps"] *= 4
     elif kind == "small-batch":
@@ -247,9 +250,7 @@ def _all_optimisers(model: Any) -> list[Any]:
 class Conductor(BaseCallback):
     """Turns the fault on when it is time, announces curricula, waits where the training waits."""
 
-    def __init__(
-        self, draw: Draw, fault: Fault, begins: float, steps: int, run: sdk.Run | None
-    ) -> None:
+    def __init__(self, draw: Draw, fault: Fault, begins: float, steps: int, run: sdk.Run | None) -> None:
         super().__init__()
         self._draw, self._fault, self._begins, self._steps, self._run = draw, fault, begins, steps, run
         self._marks = [(number + 1) / 6 for number in range(5)]
@@ -305,7 +306,11 @@ def _rate(times: Callable[[Draw], float]) -> Callable[[Any, Draw], None]:
 def _constants(**values: Any) -> Callable[[Any, Draw], None]:
     def strike(model: Any, _: Draw) -> None:
         for name, value in values.items():
-            setattr(model, name, (lambda _, value=value: value) if name in ("clip_range", "exploration_schedule") else value)
+            setattr(
+                model,
+                name,
+                (lambda _, value=value: value) if name in ("clip_range", "exploration_schedule") else value,
+            )
             buffer = getattr(model, "rollout_buffer", None)
             if name == "gamma" and buffer is not None:
                 buffer.gamma = value
@@ -355,8 +360,8 @@ def _dead_units(model: Any, _: Draw) -> None:
 @torch.no_grad()
 def _blown(model: Any, draw: Draw) -> None:
     for module in _actor(model):
-        for one in module.parameters():
-            one *= draw.between("blown", 10, 100)
+        for weight in module.parameters():
+            weight.mul_(draw.between("blown", 10, 100))
 
 
 @torch.no_grad()

@@ -142,7 +142,8 @@ def _rounded(event: Event) -> Event:
             changes[name] = {key: _short(column) for key, column in value.items()}
         elif isinstance(value, Conflated):
             ends = {
-                end: {key: _short(one, 9) for key, one in getattr(value, end).items()} for end in ("low", "high")
+                end: {key: _short(one, 9) for key, one in getattr(value, end).items()}
+                for end in ("low", "high")
             }
             changes[name] = msgspec.structs.replace(value, **ends)
         elif name in ("trace_id", "span_id"):

@@ -1,7 +1,7 @@
 """A run's link that ends in this process: what the exporter would send, with the stamps it would arrive at.
 
-Owns what lies between the SDK and a collector: the exporter's window of a tenth of a second, its requests, the
-sampler of this machine. Everything that the user touches, `sdk.start`, `Run` and the adapters, is the real one.
+Owns what lies between the SDK and a collector: the exporter's window of a tenth of a second, its requests,
+the sampler of this machine. All that a user touches, `sdk.start`, `Run` and the adapters, is the real one.
 """
 
 import threading
@@ -141,5 +141,5 @@ def _no_form(number: int) -> Form:
 def record() -> Tape:
     """Have every run that starts in this process from now on write to a tape."""
     tape = Tape()
-    launch.Link = lambda hello: LocalLink(hello, tape)  # type: ignore[assignment,misc]
+    setattr(launch, "Link", lambda hello: LocalLink(hello, tape))  # noqa: B010 it is the SDK's own
     return tape

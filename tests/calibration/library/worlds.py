@@ -27,11 +27,13 @@ class Grid(gymnasium.Env[np.ndarray, int]):
         self._walls = {(3, column) for column in range(6)} | {(5, column) for column in range(2, 8)}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+        """Begin an episode."""
+        super().reset(seed=seed, options=options)
         self._at, self._steps = (0, int(self.np_random.integers(3))), 0
         return self._seen(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Act once."""
         self._steps += 1
         if self._is_free(int(action)):
             move = self._MOVES[int(action)]
@@ -66,7 +68,8 @@ class Bricks(gymnasium.Env[np.ndarray, int]):
         """Chance that an action is the one before, which a curriculum may raise."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+        """Begin an episode."""
+        super().reset(seed=seed, options=options)
         self._bricks = np.zeros((self.SIZE, self.SIZE), np.float32)
         self._bricks[1:4] = 1.0
         self._paddle, self._steps, self._last = 4, 0, 1
@@ -76,6 +79,7 @@ class Bricks(gymnasium.Env[np.ndarray, int]):
         return self._seen(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Act once."""
         self._steps += 1
         action = self._last if self.np_random.random() < self.sticky else int(action)
         self._last = action
@@ -120,12 +124,14 @@ class Point(gymnasium.Env[np.ndarray, np.ndarray]):
         self.spec = gymnasium.envs.registration.EnvSpec("PointMass-v0")
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+        """Begin an episode."""
+        super().reset(seed=seed, options=options)
         self._at, self._goal = self.np_random.uniform(-1, 1, 2), self.np_random.uniform(-1, 1, 2)
         self._speed, self._steps = np.zeros(2), 0
         return self._seen(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Act once."""
         self._steps += 1
         push = np.clip(action, -1, 1)
         self._speed = 0.9 * self._speed + 0.03 * push
@@ -139,8 +145,6 @@ class Point(gymnasium.Env[np.ndarray, np.ndarray]):
 
 def _gym(name: str, **settings: Any) -> Callable[[], gymnasium.Env[Any, Any]]:
     return lambda: gymnasium.make(name, **settings)
-
-
 
 
 MAKERS: Final[dict[str, Callable[[], gymnasium.Env[Any, Any]]]] = {
@@ -180,12 +184,14 @@ class Truth(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._fault, self._sum, self._steps = fault, 0.0, 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
         if self._steps:
             self._fault.episodes.append((time.monotonic(), self._sum))
         self._sum, self._steps = 0.0, 0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Act once."""
         found = self.env.step(action)
         self._sum, self._steps = self._sum + float(found[1]), self._steps + 1
         return found
@@ -205,9 +211,10 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._steps = 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
         seen, info = self.env.reset(**kwargs)
         self._past, self._steps = [seen], 0
-        inner = self.env.unwrapped
+        inner: Any = self.env.unwrapped
         if hasattr(inner, "sticky"):
             inner.sticky = 0.3 * self._fault.hardness
         elif hasattr(inner, "length") and hasattr(inner, "masspole"):
@@ -216,9 +223,14 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
         return seen, info
 
     def step(self, action: Any) -> Stepped:
+        """Act once."""
         self._steps += 1
         is_on = self._fault.is_on and self._number < self._fault.envs and self._change is not None
-        if is_on and self._fault.of_env == "actions-swapped" and isinstance(self.action_space, spaces.Discrete):
+        if (
+            is_on
+            and self._fault.of_env == "actions-swapped"
+            and isinstance(self.action_space, spaces.Discrete)
+        ):
             action = self.action_space.n - 1 - action
         elif is_on and self._fault.of_env == "actions-swapped":
             action = -np.asarray(action)
@@ -247,16 +259,16 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 _Change = Callable[[Faulty, Stepped], Stepped]
 FAULTS: Final[dict[str, _Change]] = {
-    "reward-huge": lambda env, found: (found[0], found[1] * 1e6, *found[2:]),
-    "reward-flipped": lambda env, found: (found[0], -found[1], *found[2:]),
-    "reward-constant": lambda env, found: (found[0], 0.0, *found[2:]),
-    "reward-nan": lambda env, found: (found[0], float("nan"), *found[2:]),
-    "ends-as-cuts": lambda env, found: (found[0], found[1], False, found[2] or found[3], found[4]),
+    "reward-huge": lambda _, found: (found[0], found[1] * 1e6, *found[2:]),
+    "reward-flipped": lambda _, found: (found[0], -found[1], *found[2:]),
+    "reward-constant": lambda _, found: (found[0], 0.0, *found[2:]),
+    "reward-nan": lambda _, found: (found[0], float("nan"), *found[2:]),
+    "ends-as-cuts": lambda _, found: (found[0], found[1], False, found[2] or found[3], found[4]),
     "observation-late": Faulty._lagging,
-    "observation-dead": lambda env, found: (np.zeros_like(found[0]), *found[1:]),
-    "observation-scaled": lambda env, found: (found[0] * np.float32(1000), *found[1:]),
-    "actions-swapped": lambda env, found: found,
-    "resets-at-once": lambda env, found: (found[0], found[1], True, *found[3:]),
+    "observation-dead": lambda _, found: (np.zeros_like(found[0]), *found[1:]),
+    "observation-scaled": lambda _, found: (found[0] * np.float32(1000), *found[1:]),
+    "actions-swapped": lambda _, found: found,
+    "resets-at-once": lambda _, found: (found[0], found[1], True, *found[3:]),
     "env-dies": Faulty._died,
     "env-stuck": Faulty._stuck,
     "env-slow": Faulty._slow,
