@@ -8,6 +8,7 @@ figures of a half and writes the page.
 
 import argparse
 import json
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,12 +18,28 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.events import Origin, Record
-from tests.calibration.library.kinds import BROKEN, HEALTHY, KINDS, Kind
+from overwatch.catalog import BY_NAME, Scope
+from overwatch.events import Measured, Origin, Record
+from tests.calibration.library.kinds import (
+    ADVANTAGES,
+    BROKEN,
+    COLLAPSED,
+    CRITIC,
+    GRADIENTS,
+    HEALTHY,
+    KINDS,
+    NOT_FINITE,
+    RETURN,
+    STEPS,
+    STILL,
+    Kind,
+)
 from tests.calibration.library.series import FOLDER, HALVES, Case, Series, kept, read
 from tests.calibration.recorded import recordings
 from tests.calibration.replaying import Arrival, Seen, Watched, replay, ticks
 
+PEERS: Final = FOLDER / "peers.json"
+"""What detectors of others found, by run and peer: see `peers`."""
 PAGE: Final = Path(__file__).parents[2] / "docs/diagnosis/real-runs.md"
 NOT_OF_LEARNING: Final = frozenset(
     {
@@ -202,10 +219,127 @@ def _half(judged: Sequence[Score]) -> list[str]:
             for name, group in sorted(_grouped(judged, _algorithm_of).items())
         ),
     )
+    if compared := list(_peers(judged)):
+        lines += ["", "### Beside others", "", _BESIDE, ""]
+        lines += _table(
+            ["", "strict of harmed", "latency", "false alarms per 1,000", "healthy runs with one"], compared
+        )
     lines += ["", "### By rule", ""]
     return lines + _table(
         ["rule", "finds", "it alone", "false warning", "false critical", "per 1,000"], _rules(judged)
     )
+
+
+_BESIDE: Final = (
+    "The same numbers, an update at a time, into the live mode of each peer; any severity counts."
+)
+MEANS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("KL_BLOWUP", "kl_explosion", "kl_drift", "LR_TOO_HIGH"), STEPS),
+    **dict.fromkeys(("CLIP_SATURATION", "clip_saturation"), STEPS),
+    **dict.fromkeys(("ENTROPY_COLLAPSE", "entropy_collapse", "POLICY_COLLAPSE"), COLLAPSED),
+    **dict.fromkeys(
+        ("DEGENERATE_GROUPS", "ADV_COLLAPSE", "advantage_collapse", "advantage_variance"), ADVANTAGES
+    ),
+    "ADVANTAGE_NOT_NORMALIZED": ADVANTAGES,
+    "VALUE_DIVERGENCE": CRITIC,
+    **dict.fromkeys(
+        ("GRAD_PATHOLOGY", "gradient_pathology", "gradient_norm_spike"), (*GRADIENTS, *STILL, *NOT_FINITE)
+    ),
+    "loss_nan": NOT_FINITE,
+    **dict.fromkeys(
+        ("REWARD_STD_DEATH", "plateau", "reward_mean_drift", "reward_hacking", "DEAD_RUN"), RETURN
+    ),
+    **dict.fromkeys(
+        ("REWARD_HACK_LENGTH", "length_pathology", "TRUNCATION_STARVE"), ("policy-answers-cut", *RETURN)
+    ),
+}
+"""What a peer's finding states, in our codes."""
+TAKEN: Final[dict[str, tuple[str, ...]]] = {
+    "entropy": ("entropy", "entropy_nats"), "kl": ("kl_divergence",), "reward": ("return",),
+    "loss": ("total_loss", "loss"), "eval_score": ("eval_return",),
+    **{
+        name: (name,)
+        for name in (
+            "reward_std", "advantage_std", "grad_norm", "clip_fraction", "value_loss", "explained_variance",
+            "learning_rate",
+        )
+    },
+}  # fmt: skip
+"""What peers read, and the rows that have it."""
+
+
+def updates_of(series: Series) -> tuple[list[int], list[dict[str, float]]]:
+    """How many updates there were with each record, and its numbers by the names that peers read."""
+    counts, rows, newest, count = list[int](), list[dict[str, float]](), None, 0
+    for event in (event for moment in series.moments for event in moment.events if moment.rank == 0):
+        if isinstance(event, Measured) and event.scope is Scope.POLICY:
+            values = {
+                BY_NAME[name].short: column.first()
+                for name, column in event.values.items()
+                if name in BY_NAME
+            }
+            found = {
+                name: next((values[one] for one in of if one in values), None) for name, of in TAKEN.items()
+            }
+            rows.append({name: value for name, value in found.items() if value is not None})
+            count, newest = count + event.updates(newest), event.index
+            counts.append(count)
+    return counts, rows
+
+
+def ask_peers(python: Path) -> None:
+    """Ask the detectors that this Python has, and keep what they found."""
+    paths = [path for half in HALVES for path in kept(half)]
+    asked = [updates_of(read(path)) for path in paths]
+    lines = "\n".join(json.dumps(rows) for _, rows in asked)
+    command = [str(python), str(Path(__file__).with_name("peers.py"))]
+    answered = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout
+    found = {
+        path.stem: {
+            peer: [(counts[number], code, severity) for number, code, severity in alarms]
+            for peer, alarms in json.loads(line).items()
+        }
+        for path, (counts, _), line in zip(paths, asked, answered.splitlines(), strict=True)
+    }
+    PEERS.write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
+
+
+def _peers(judged: Sequence[Score]) -> Iterator[list[str]]:
+    """Each peer's figures, below our own on the runs that it was asked about."""
+    known = json.loads(PEERS.read_text(encoding="utf-8")) if PEERS.exists() else {}
+    asked = [one for one in judged if one.case.name in known]
+    if not asked:
+        return
+    ours = {one.case.name: _ours(one) for one in asked}
+    yield _beside("Overwatch", asked, ours)
+    for peer in sorted({peer for answers in known.values() for peer in answers}):
+        yield _beside(peer, asked, {one.case.name: _theirs(one, known[one.case.name][peer]) for one in asked})
+
+
+def _ours(one: Score) -> tuple[int | None, int]:
+    return one.latency, sum(alarm.is_false for alarm in one.alarms)
+
+
+def _theirs(one: Score, found: list[tuple[int, str, str]]) -> tuple[int | None, int]:
+    """Updates to its first strict finding, and its false alarms."""
+    bad = [(update, code) for update, code, severity in found if severity in ("warning", "critical")]
+    before = one.healthy_updates if one.kind.is_broken else one.updates + 1
+    strict = [
+        update - before
+        for update, code in bad
+        if update >= before and set(MEANS.get(code, ())) & set(one.kind.findings)
+    ]
+    return min(strict, default=None), sum(update < before for update, _ in bad)
+
+
+def _beside(name: str, asked: Sequence[Score], found: dict[str, tuple[int | None, int]]) -> list[str]:
+    harmed = [found[one.case.name][0] for one in asked if one.is_harmed]
+    hits = [latency for latency in harmed if latency is not None]
+    false = sum(alarms for _, alarms in found.values())
+    healthy = [found[one.case.name][1] for one in asked if not one.kind.is_broken]
+    spread = f"median {np.median(hits):.0f}, p90 {np.quantile(hits, 0.9):.0f}" if hits else "–"
+    rate = _rate(false, sum(one.healthy_updates for one in asked))
+    return [name, _part(len(hits), len(harmed)), spread, rate, _part(sum(map(bool, healthy)), len(healthy))]
 
 
 def _algorithm_of(one: Score) -> str:
@@ -349,7 +483,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--half", choices=HALVES, help="only this; else both, into the page")
     parser.add_argument("--missed", action="store_true", help="list what was not found, and false alarms")
+    parser.add_argument("--peers", type=Path, help="a Python that has detectors of others; asks them anew")
     given = parser.parse_args()
+    if given.peers is not None:
+        ask_peers(given.peers)
     halves = {
         half: scores(half) for half in HALVES if given.half in (None, half) and (FOLDER / half).exists()
     }

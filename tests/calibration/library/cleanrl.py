@@ -31,11 +31,11 @@ _PPO: Final = {
 _DQN: Final = {
     "learning_rate": 2.5e-4, "num_envs": 1, "buffer_size": 10_000, "gamma": 0.99, "tau": 1.0,
     "target_network_frequency": 500, "batch_size": 128, "start_e": 1.0, "end_e": 0.05,
-    "exploration_fraction": 0.4, "learning_starts": 2_000, "train_frequency": 4, "total_timesteps": 80_000,
+    "exploration_fraction": 0.4, "learning_starts": 2_000, "train_frequency": 4, "total_timesteps": 50_000,
     "max_grad_norm": None,
 }  # fmt: skip
 SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
-    ("cleanrl-ppo", "cartpole"): {**_PPO, "learning_rate": 5e-4},
+    ("cleanrl-ppo", "cartpole"): {**_PPO, "learning_rate": 1e-3},
     ("cleanrl-ppo", "acrobot"): {**_PPO, "num_envs": 16, "total_timesteps": 200_000, "learning_rate": 1e-3},
     ("cleanrl-ppo", "grid"): {
         **_PPO,
@@ -47,7 +47,7 @@ SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("cleanrl-ppo", "bricks"): {**_PPO, "num_envs": 8, "num_steps": 64, "learning_rate": 1e-3},
     ("cleanrl-dqn", "cartpole"): {**_DQN, "learning_rate": 1e-3},
     ("cleanrl-dqn", "bricks"): {**_DQN, "learning_rate": 5e-4},
-    ("cleanrl-dqn", "grid"): {**_DQN, "learning_rate": 1e-3, "total_timesteps": 60_000, "end_e": 0.1},
+    ("cleanrl-dqn", "grid"): {**_DQN, "learning_rate": 1e-3, "end_e": 0.1},
 }
 
 

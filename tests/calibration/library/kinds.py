@@ -32,6 +32,7 @@ CRITIC: Final = (
     "policy-td-error-mean", "policy-bellman-error", "policy-value-max", "policy-value-spread",
     "policy-value-std",
 )  # fmt: skip
+ADVANTAGES: Final = ("policy-advantage-std", "policy-advantage-mean", "policy-groups-alike")
 GRADIENTS: Final = ("policy-grad-norm", "gradient-spikes")
 RETURN: Final = ("reward-collapse", "slow-drift:return", "reward-hacking", "policy-success-rate")
 NOT_FINITE: Final = ("non-finite", "policy-grad-nan", "policy-grad-inf", "env-non-finite", "run-failed")

@@ -2,7 +2,8 @@
 
 Owns the file's form: MessagePack, zstandard; numbers are rounded to 15 significant bits (ends of what was
 conflated to 10), times to 0.1 ms.
-What the exporter sends of envs ten times a second is folded to once a second, as a slower window folds it.
+What the exporter sends of envs ten times a second is folded to once a second, of more
+than 16 envs the less often, as a slower window folds it.
 """
 
 import os
@@ -91,7 +92,7 @@ WORLDS: Final[dict[str, tuple[float, float]]] = {
     "grid": (0.02, 1),
     "bricks": (0.5, 8),
     "point": (-75, -11),
-    "goodhart": (0, 60),
+    "goodhart": (-1.2, 8),
     "morphogenesis": (0, 1),
     "digits": (0.2, 0.95),
     "letters": (0.1, 0.9),
@@ -176,20 +177,22 @@ def _bits(array: np.ndarray, bits: int = 14) -> np.ndarray:
 
 
 def _slower(moments: tuple[Moment, ...]) -> Iterator[Moment]:
-    """Rows and actions of envs once a second; phases that ended in one request, one of each name."""
+    """Rows and actions of envs less often; of many ends of a phase in one request one."""
     waiting: dict[tuple[int, str], list[Event]] = {}
-    due = 0
+    due, rows = 0, 16
     for moment in moments:
         events = list[Event]()
         for event in moment.events:
             if isinstance(event, ActionTaken) or (isinstance(event, Measured) and event.scope is Scope.ENV):
                 waiting.setdefault((moment.rank, _subject(event)), []).append(event)
+                ids = event.env_id if isinstance(event, ActionTaken) else event.keys["env_id"]
+                rows = max(rows, len(ids))
             else:
                 events.append(event)
         if moment.after_ns >= due or moment is moments[-1]:
             events[:0] = [_folded(held) for (rank, _), held in waiting.items() if rank == moment.rank]
             waiting = {key: held for key, held in waiting.items() if key[0] != moment.rank}
-            due = moment.after_ns + 1_000_000_000
+            due = moment.after_ns + rows * 62_500_000
         if events:
             yield Moment(moment.after_ns, moment.rank, tuple(_episodes(_phases(events))))
 
