@@ -53,7 +53,7 @@ def test_every_extra_of_the_readme_exists_and_every_one_for_users_is_named() -> 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = set(re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE))
 
-    assert named == set(project["optional-dependencies"]) - {"bench", "dev"}
+    assert named == set(project["optional-dependencies"]) - {"bench", "dev", "real-runs"}
     assert f'pip install "{project["name"]}[' in README
 
 

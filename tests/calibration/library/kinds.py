@@ -1,4 +1,4 @@
-"""The kinds of training in the library: what is done, to whom, and what a strict finding of it is.
+"""The kinds of training in the library: what is done to which algorithms, and what a strict finding of it is.
 
 One row a kind. A strict finding names the cause, or the signal that is off, at least so severe, after the
 fault began. The rows were written before any run was judged.
