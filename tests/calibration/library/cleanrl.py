@@ -36,7 +36,7 @@ _DQN: Final = {
 }  # fmt: skip
 SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("cleanrl-ppo", "cartpole"): {**_PPO, "learning_rate": 1e-3},
-    ("cleanrl-ppo", "acrobot"): {**_PPO, "num_envs": 16, "total_timesteps": 200_000, "learning_rate": 1e-3},
+    ("cleanrl-ppo", "acrobot"): {**_PPO, "num_envs": 16, "total_timesteps": 130_000, "learning_rate": 1e-3},
     ("cleanrl-ppo", "grid"): {
         **_PPO,
         "num_envs": 8,

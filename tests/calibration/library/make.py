@@ -26,6 +26,8 @@ from tests.calibration.library.series import FOLDER, HALVES, WORLDS, Case, Serie
 from tests.calibration.library.tape import Tape, record
 from tests.calibration.library.worlds import FAULTS, MAKERS, Fault
 
+ROOT: Final = "drawn-from"
+"""File beside the trainings, with what their seeds were drawn from."""
 PATIENCE_S: Final = 900.0
 POINTS: Final = 40
 """Of the curve of returns."""
@@ -139,6 +141,12 @@ def make(cases: list[Case], folder: Path) -> None:
             print(f"{case.name}: not made, exit status {process.exitcode}", flush=True)
 
 
+def of_folder(folder: Path, default: str) -> str:
+    """What the trainings in a folder were drawn from."""
+    path = folder / ROOT
+    return path.read_text(encoding="utf-8") if path.exists() else default
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -155,8 +163,13 @@ def main() -> None:
     if given.plan:
         print("\n".join(case.name for case in cases), f"\n{len(cases)} cases")
         return
+    folder = given.folder or FOLDER / given.half
+    folder.mkdir(parents=True, exist_ok=True)
+    if root != of_folder(folder, root):
+        parser.error(f"{folder} holds trainings of {of_folder(folder, root)}; a half is drawn once")
+    (folder / ROOT).write_text(root, encoding="utf-8")
     os.nice(19 - os.nice(0))
-    make([case for case in cases if case.algorithm in TRAINERS], given.folder or FOLDER / given.half)
+    make(cases, folder)
 
 
 if __name__ == "__main__":

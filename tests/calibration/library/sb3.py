@@ -49,7 +49,7 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "n_epochs": 20, "learning_rate": 1e-3,
     },
     ("ppo", "acrobot"): {
-        "n_envs": 16, "steps": 200_000, "n_steps": 64, "gae_lambda": 0.94, "n_epochs": 4, "batch_size": 256,
+        "n_envs": 16, "steps": 130_000, "n_steps": 64, "gae_lambda": 0.94, "n_epochs": 4, "batch_size": 256,
         "normalised": True, "learning_rate": 1e-3,
     },
     ("ppo", "pendulum"): {
@@ -57,7 +57,7 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "sde_sample_freq": 4, "batch_size": 128,
     },
     ("ppo", "lunarlander"): {
-        "n_envs": 16, "steps": 160_000, "n_steps": 128, "batch_size": 256, "gae_lambda": 0.98, "n_epochs": 4,
+        "n_envs": 16, "steps": 130_000, "n_steps": 128, "batch_size": 256, "gae_lambda": 0.98, "n_epochs": 4,
         "gamma": 0.999, "ent_coef": 0.01, "learning_rate": 1e-3,
     },
     ("ppo", "grid"): {
@@ -69,28 +69,28 @@ ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "learning_rate": 7e-4,
     },
     ("ppo", "mountaincar"): {
-        "n_envs": 16, "steps": 160_000, "n_steps": 64, "gae_lambda": 0.98, "n_epochs": 4, "batch_size": 256,
+        "n_envs": 16, "steps": 120_000, "n_steps": 64, "gae_lambda": 0.98, "n_epochs": 4, "batch_size": 256,
         "normalised": True,
     },
     ("a2c", "cartpole"): {"n_envs": 8, "steps": 80_000, "n_steps": 8},
     ("a2c", "grid"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.02, "learning_rate": 1e-3},
     ("a2c", "bricks"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.01, "learning_rate": 1e-3},
     ("dqn", "cartpole"): {
-        **_DQN, "n_envs": 1, "steps": 50_000, "learning_rate": 2.3e-3, "train_freq": 256,
+        **_DQN, "n_envs": 1, "steps": 40_000, "learning_rate": 2.3e-3, "train_freq": 256,
         "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
         "exploration_final_eps": 0.04,
     },
-    ("dqn", "acrobot"): {**_DQN, "n_envs": 4, "steps": 80_000, "train_freq": 2},
+    ("dqn", "acrobot"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2},
     ("dqn", "mountaincar"): {
         **_DQN, "n_envs": 1, "steps": 60_000, "learning_rate": 4e-3, "batch_size": 128, "gamma": 0.98,
         "train_freq": 16, "gradient_steps": 8, "target_update_interval": 600, "exploration_final_eps": 0.07,
     },
     ("dqn", "grid"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2, "exploration_fraction": 0.5},
-    ("dqn", "bricks"): {**_DQN, "n_envs": 4, "steps": 80_000, "train_freq": 2},
-    ("sac", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 9_000},
-    ("sac", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 12_000},
-    ("td3", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 12_000, "noise": 0.1},
-    ("td3", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 16_000, "noise": 0.1},
+    ("dqn", "bricks"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2},
+    ("sac", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 7_000},
+    ("sac", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 9_000},
+    ("td3", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 9_000, "noise": 0.1},
+    ("td3", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 12_000, "noise": 0.1},
     ("recurrent-ppo", "cartpole"): {
         "n_envs": 8, "steps": 30_000, "n_steps": 64, "batch_size": 256, "n_epochs": 6, "learning_rate": 1e-3,
         "policy_kwargs": {"lstm_hidden_size": 32, "net_arch": [32]},
