@@ -21,7 +21,7 @@ from overwatch.adapters.tensorboard import SummaryWriter
 from tests.calibration.library.drawing import Draw
 from tests.calibration.library.worlds import Fault, build
 
-MOST_CPU_S: Final = 150.0
+MOST_CPU_S: Final = 100.0
 _PPO: Final = {
     "learning_rate": 2.5e-4, "num_envs": 4, "num_steps": 128, "anneal_lr": True, "gamma": 0.99,
     "gae_lambda": 0.95, "num_minibatches": 4, "update_epochs": 4, "norm_adv": True, "clip_coef": 0.2,

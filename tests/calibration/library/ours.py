@@ -35,7 +35,7 @@ from overwatch_rl.training.distributed import Place
 from tests.calibration.library.drawing import Draw
 from tests.calibration.library.worlds import Fault, build
 
-MOST_CPU_S: Final = 150.0
+MOST_CPU_S: Final = 100.0
 _FLAGS: Final[dict[str, Any]] = {
     "algorithm": "ppo", "envs": None, "slots": None, "mode": None, "settings": (), "own": {}, "updates": None,
     "seconds": None, "seed": 0, "lr": None, "epochs": None, "minibatches": None, "steps": None,
