@@ -50,8 +50,8 @@ _RATES: Final = {
 _WORLDS: Final[dict[str, dict[str, Any]]] = {
     "goodhart": {"world": "goodhart:small", "updates": 60, "settings": ("mode=ground_truth",)},
     "morphogenesis": {"world": "morphogenesis", "updates": 50, "envs": 16, "steps": 40, "lr": 3e-3},
-    "cartpole": {"world": "gym:LibraryCartPole-v0", "updates": 100},
-    "bricks": {"world": "gym:LibraryBricks-v0", "updates": 100},
+    "cartpole": {"world": "gym:LibraryCartPole-v0", "updates": 100, "settings": ("horizon=500",)},
+    "bricks": {"world": "gym:LibraryBricks-v0", "updates": 100, "settings": ("horizon=400",)},
 }
 
 
