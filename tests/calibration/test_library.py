@@ -1,5 +1,6 @@
 """The library of real trainings: drawn by a seed alone, written whole, small; the scoreboard counts right."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,11 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from overwatch import sdk
 from overwatch.catalog import Scope
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseEnded, scalars
+from overwatch.sdk import launch
 from tests.calibration.library.drawing import Draw
 from tests.calibration.library.kinds import BROKEN, HEALTHY, KINDS, plan
 from tests.calibration.library.series import FOLDER, HALVES, Case, Moment, Series, kept, read, write
+from tests.calibration.library.tape import record
 from tests.calibration.scoreboard import PAGE, Score, page, score
 
 FILES = {path.stem: path for half in HALVES for path in kept(half)}
@@ -89,6 +93,21 @@ def test_what_is_folded_loses_no_episode_and_no_second(tmp_path: Path) -> None:
     assert [one.env_id.array().tolist() for one in episodes] == [[0, 1], [0, 2]]
     assert [one.episode_return.array().tolist() for one in episodes] == [[0, 1], [2, 3]]
     assert [one.duration_s for one in moment.events if isinstance(one, PhaseEnded)] == [2.0]
+
+
+def test_a_tape_has_all_that_a_run_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of their stamps, with the end; the SDK is the real one."""
+    monkeypatch.setattr(launch, "Link", launch.Link)
+    tape = record()
+    with sdk.start(run_id="tape", quiet=True, sample=False) as run:
+        run.update(update=1, kl_divergence=math.nan)
+        run.env_crashed(3, ValueError("gone"))
+
+    kinds = [type(event).__name__ for moment in tape.moments for event in moment.events]
+    assert sorted(kinds) == ["EnvCrashed", "Measured", "NonFiniteSeen", "RunFinished", "RunStarted"]
+    assert (kinds[0], kinds[-1], tape.updates) == ("RunStarted", "RunFinished", 1)
+    stamps = [moment.after_ns for moment in tape.moments]
+    assert stamps == sorted(stamps)
 
 
 def _updates(nan_from: int) -> Iterator[Moment]:

@@ -63,6 +63,8 @@ def run(case: Case) -> Series:
         trainer(case.algorithm)(draw, watch, begins)
     except Exception as raised:  # noqa: BLE001 some faults end a training: that is what is to be seen
         error = f"{type(raised).__name__}: {raised}".partition("\n")[0][:200]
+    if kind.is_broken and watch.began_ns is None:
+        raise RuntimeError(f"{case.name}: the fault never began; {error}")
     if case.world not in MAKERS and not watch.episodes:
         watch.episodes += _sent(tape)
     monotonic = time.monotonic() - tape.since() / 1e9

@@ -60,6 +60,7 @@ class LocalLink:
         self._is_urgent, self._taken = False, 0
         self._due = self._send_at = time.monotonic()
         self._emit(started(hello, node="library", sha=None, dirty=None))
+        self._close_windows(is_last=True)
         self._sampler = Sampler(hello.run_id, self._emit, Trainer(node="library")) if hello.sample else None
         if self._sampler is not None:
             self._sampler.start()
