@@ -377,9 +377,17 @@ def _figures(judged: Sequence[Score]) -> list[str]:
             ["healthy updates", f"{updates:,}"],
             ["false warnings per 1,000", _rate(sum(not one.is_critical for one in false), updates)],
             ["false criticals per 1,000", _rate(sum(one.is_critical for one in false), updates)],
+            ["where no healthy run learned", _unlearned(healthy)],
             ["healthy runs with an alarm", _part(sum(bool(one.alarms) for one in healthy), len(healthy))],
         ],
     )
+
+
+def _unlearned(healthy: Sequence[Score]) -> str:
+    """Where no healthy run learned, so that the return tells nothing of a broken one."""
+    pairs = _grouped(healthy, lambda one: f"{one.case.algorithm} on {one.case.world}")
+    none = [name for name, group in pairs.items() if all(one.outcome != "learned" for one in group)]
+    return ", ".join(sorted(none)) or "none"
 
 
 def _latency(one: Score) -> int | None:
