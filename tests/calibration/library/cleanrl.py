@@ -18,37 +18,10 @@ from torch.distributions.categorical import Categorical
 from torch.nn import functional
 
 from overwatch.adapters.tensorboard import SummaryWriter
-from tests.calibration.library.drawing import Draw
+from tests.calibration.library.drawing import Draw, settings_of
 from tests.calibration.library.worlds import Fault, build
 
 MOST_CPU_S: Final = 100.0
-_PPO: Final = {
-    "learning_rate": 2.5e-4, "num_envs": 4, "num_steps": 128, "anneal_lr": True, "gamma": 0.99,
-    "gae_lambda": 0.95, "num_minibatches": 4, "update_epochs": 4, "norm_adv": True, "clip_coef": 0.2,
-    "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": None,
-    "total_timesteps": 80_000,
-}  # fmt: skip
-_DQN: Final = {
-    "learning_rate": 2.5e-4, "num_envs": 1, "buffer_size": 10_000, "gamma": 0.99, "tau": 1.0,
-    "target_network_frequency": 500, "batch_size": 128, "start_e": 1.0, "end_e": 0.05,
-    "exploration_fraction": 0.4, "learning_starts": 2_000, "train_frequency": 4, "total_timesteps": 50_000,
-    "max_grad_norm": None,
-}  # fmt: skip
-SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
-    ("cleanrl-ppo", "cartpole"): {**_PPO, "learning_rate": 1e-3},
-    ("cleanrl-ppo", "acrobot"): {**_PPO, "num_envs": 16, "total_timesteps": 130_000, "learning_rate": 1e-3},
-    ("cleanrl-ppo", "grid"): {
-        **_PPO,
-        "num_envs": 8,
-        "num_steps": 64,
-        "ent_coef": 0.02,
-        "learning_rate": 1e-3,
-    },
-    ("cleanrl-ppo", "bricks"): {**_PPO, "num_envs": 8, "num_steps": 64, "learning_rate": 1e-3},
-    ("cleanrl-dqn", "cartpole"): {**_DQN, "learning_rate": 1e-3},
-    ("cleanrl-dqn", "bricks"): {**_DQN, "learning_rate": 5e-4},
-    ("cleanrl-dqn", "grid"): {**_DQN, "learning_rate": 1e-3, "end_e": 0.1},
-}
 
 
 def _arguments(draw: Draw) -> SimpleNamespace:
@@ -56,7 +29,7 @@ def _arguments(draw: Draw) -> SimpleNamespace:
     args = SimpleNamespace(
         exp_name=case.algorithm.removeprefix("cleanrl-"), env_id=case.world, seed=draw.seed
     )
-    vars(args).update(SETTINGS[case.algorithm, case.world])
+    vars(args).update(settings_of(case))
     args.learning_rate *= draw.between("learning_rate", 0.7, 1.3)
     batch = {"large-batch": 4, "small-batch": 0.25}.get(case.kind, draw.one("batch", (1, 1, 2)))
     if case.algorithm == "cleanrl-ppo":

@@ -1,13 +1,23 @@
 """Everything about a training that is drawn, by a hash of its case: nothing else decides."""
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from tests.calibration.library.series import Case
 
 T = TypeVar("T")
+_TABLES: Final[dict[str, Any]] = msgspec.toml.decode(Path(__file__).with_name("settings.toml").read_bytes())
+
+
+def settings_of(case: Case) -> dict[str, Any]:
+    """What is not drawn: the settings of its algorithm in its world."""
+    return copy.deepcopy(_TABLES[case.algorithm][case.world])  # type: ignore[no-any-return]  # a table of TOML
 
 
 def share(*words: str) -> float:

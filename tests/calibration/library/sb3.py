@@ -1,7 +1,7 @@
 """Stable-Baselines3 and sb3-contrib: settings that learn within a minute, and what is done to them.
 
-Owns zoo-like settings by algorithm and world, what a healthy variant changes of them, and how a fault reaches
-a model that trains. The callback for Overwatch is the one that users have.
+Owns what a healthy variant changes of the settings, and how a fault reaches a model that trains. The callback
+for Overwatch is the one that users have.
 """
 
 import time
@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from overwatch import sdk
 from overwatch.adapters.sb3 import OverwatchCallback
-from tests.calibration.library.drawing import Draw
+from tests.calibration.library.drawing import Draw, settings_of
 from tests.calibration.library.worlds import Fault, build
 
 MOST_CPU_S: Final = 100.0
@@ -33,87 +33,12 @@ _KINDS: Final[dict[str, type[BaseAlgorithm]]] = {
     "ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC, "td3": TD3, "recurrent-ppo": RecurrentPPO,
     "maskable-ppo": MaskablePPO,
 }  # fmt: skip
-_SMALL: Final = {"net_arch": [64, 64]}
-_DQN: Final = {
-    "learning_rate": 6.3e-4, "batch_size": 64, "buffer_size": 50_000, "learning_starts": 1000,
-    "train_freq": 4, "target_update_interval": 250, "exploration_fraction": 0.2,
-    "exploration_final_eps": 0.05, "policy_kwargs": {"net_arch": [128, 128]},
-}  # fmt: skip
-_CONTINUOUS: Final = {
-    "learning_rate": 1e-3, "batch_size": 128, "buffer_size": 50_000, "learning_starts": 500, "gamma": 0.98,
-    "policy_kwargs": _SMALL,
-}  # fmt: skip
-ZOO: Final[dict[tuple[str, str], dict[str, Any]]] = {
-    ("ppo", "cartpole"): {
-        "n_envs": 8, "steps": 80_000, "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98,
-        "n_epochs": 20, "learning_rate": 1e-3,
-    },
-    ("ppo", "acrobot"): {
-        "n_envs": 16, "steps": 130_000, "n_steps": 64, "gae_lambda": 0.94, "n_epochs": 4, "batch_size": 256,
-        "normalised": True, "learning_rate": 1e-3,
-    },
-    ("ppo", "pendulum"): {
-        "n_envs": 4, "steps": 100_000, "n_steps": 256, "gamma": 0.9, "learning_rate": 1e-3, "use_sde": True,
-        "sde_sample_freq": 4, "batch_size": 128,
-    },
-    ("ppo", "lunarlander"): {
-        "n_envs": 16, "steps": 130_000, "n_steps": 128, "batch_size": 256, "gae_lambda": 0.98, "n_epochs": 4,
-        "gamma": 0.999, "ent_coef": 0.01, "learning_rate": 1e-3,
-    },
-    ("ppo", "grid"): {
-        "n_envs": 8, "steps": 80_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02,
-        "learning_rate": 1e-3, "n_epochs": 6,
-    },
-    ("ppo", "bricks"): {
-        "n_envs": 8, "steps": 100_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.01, "n_epochs": 6,
-        "learning_rate": 7e-4,
-    },
-    ("ppo", "mountaincar"): {
-        "n_envs": 16, "steps": 120_000, "n_steps": 64, "gae_lambda": 0.98, "n_epochs": 4, "batch_size": 256,
-        "normalised": True,
-    },
-    ("a2c", "cartpole"): {"n_envs": 8, "steps": 80_000, "n_steps": 8},
-    ("a2c", "grid"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.02, "learning_rate": 1e-3},
-    ("a2c", "bricks"): {"n_envs": 8, "steps": 80_000, "n_steps": 16, "ent_coef": 0.01, "learning_rate": 1e-3},
-    ("dqn", "cartpole"): {
-        **_DQN, "n_envs": 1, "steps": 40_000, "learning_rate": 2.3e-3, "train_freq": 256,
-        "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
-        "exploration_final_eps": 0.04,
-    },
-    ("dqn", "acrobot"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2},
-    ("dqn", "mountaincar"): {
-        **_DQN, "n_envs": 1, "steps": 60_000, "learning_rate": 4e-3, "batch_size": 128, "gamma": 0.98,
-        "train_freq": 16, "gradient_steps": 8, "target_update_interval": 600, "exploration_final_eps": 0.07,
-    },
-    ("dqn", "grid"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2, "exploration_fraction": 0.5},
-    ("dqn", "bricks"): {**_DQN, "n_envs": 4, "steps": 60_000, "train_freq": 2},
-    ("sac", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 7_000},
-    ("sac", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 9_000},
-    ("td3", "pendulum"): {**_CONTINUOUS, "n_envs": 1, "steps": 9_000, "noise": 0.1},
-    ("td3", "point"): {**_CONTINUOUS, "n_envs": 2, "steps": 12_000, "noise": 0.1},
-    ("recurrent-ppo", "cartpole"): {
-        "n_envs": 8, "steps": 30_000, "n_steps": 64, "batch_size": 256, "n_epochs": 6, "learning_rate": 1e-3,
-        "policy_kwargs": {"lstm_hidden_size": 32, "net_arch": [32]},
-    },
-    ("recurrent-ppo", "grid"): {
-        "n_envs": 8, "steps": 30_000, "n_steps": 64, "batch_size": 256, "n_epochs": 6, "learning_rate": 1e-3,
-        "ent_coef": 0.02, "policy_kwargs": {"lstm_hidden_size": 32, "net_arch": [32]},
-    },
-    ("maskable-ppo", "grid"): {
-        "n_envs": 8, "steps": 60_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.02,
-        "learning_rate": 1e-3, "n_epochs": 6,
-    },
-    ("maskable-ppo", "bricks"): {
-        "n_envs": 8, "steps": 80_000, "n_steps": 64, "batch_size": 128, "ent_coef": 0.01, "n_epochs": 6,
-        "learning_rate": 7e-4,
-    },
-}  # fmt: skip
 
 
 def _settings(draw: Draw) -> dict[str, Any]:
     """The zoo's settings, those that a user changes without harm drawn anew."""
     case = draw.case
-    found: dict[str, Any] = dict(ZOO[case.algorithm, case.world])
+    found = settings_of(case)
     if "n_steps" in found:
         found["n_steps"] = int(found["n_steps"] * draw.one("n_steps", (1, 1, 2)))
     if case.algorithm != "a2c":
