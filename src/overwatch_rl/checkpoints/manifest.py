@@ -41,11 +41,6 @@ EVALUATIONS: Final = "evaluations"
 Scored = Literal["evaluation", "training"]
 
 
-def name_of(lineage: int, number: int) -> str:
-    """The name of a checkpoint's folder."""
-    return str(Version(lineage, number))
-
-
 def version_of(name: str) -> Version | None:
     """`None` of what is no checkpoint's name. The greatest is the newest."""
     return parse(name)

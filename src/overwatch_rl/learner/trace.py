@@ -58,14 +58,3 @@ class Trace:
     def _add(self, line: Any) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")
         self._file.flush()
-
-
-def surviving(file: Path) -> list[Trained]:
-    """The updates that the weights of the last life descend from, in order; a torn last line is left out."""
-    found: list[Trained] = []
-    for line in file.read_bytes().split(b"\n")[:-1]:
-        one = msgspec.json.decode(line, type=Began | Trained)
-        found = [update for update in found if update.updates < one.updates + isinstance(one, Began)]
-        if isinstance(one, Trained):
-            found.append(one)
-    return found

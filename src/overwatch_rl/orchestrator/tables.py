@@ -1,11 +1,9 @@
-"""The tables of the store, and how a store of an older version becomes one of this.
+"""The tables of the store, which have a version.
 
-Rules: `MIGRATIONS` has one row a version, each a list of statements that change the version before it; a
-store of a newer version is refused and left as it is. Times are microseconds since 1970, documents are JSON
-text. Must not know what rows mean.
+Rules: a store of another version is refused and left as it is. Times are microseconds since 1970,
+documents are JSON text. Must not know what rows mean.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,7 +24,6 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
     inspect,
-    text,
 )
 
 METADATA: Final = MetaData()
@@ -154,8 +151,7 @@ AUDIT: Final = Table(
     Index("audit_of_run", "run_id"),
 )  # fmt: skip
 
-MIGRATIONS: Final[Sequence[Sequence[str]]] = ()
-"""From version 1 on: the statements that make version n + 1 of version n."""
+VERSION: Final = 1
 
 
 class NewerSchemaError(ValueError):
@@ -167,17 +163,12 @@ class NewerSchemaError(ValueError):
         )
 
 
-def prepare(connection: Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Make the tables, or those of an older version into those of this one; in one transaction."""
-    version = 1 + len(migrations)
+def prepare(connection: Connection) -> None:
+    """Make the tables where there are none, in one transaction; raises `NewerSchemaError`."""
     if not inspect(connection).has_table(SCHEMA.name):
         METADATA.create_all(connection)
-        connection.execute(SCHEMA.insert().values(version=version))
+        connection.execute(SCHEMA.insert().values(version=VERSION))
         return
     found = connection.execute(SCHEMA.select()).scalar_one()
-    if found > version:
-        raise NewerSchemaError(found, version)
-    for statements in migrations[found - 1 :]:
-        for statement in statements:
-            connection.execute(text(statement))
-    connection.execute(SCHEMA.update().values(version=version))
+    if found != VERSION:
+        raise NewerSchemaError(found, VERSION)

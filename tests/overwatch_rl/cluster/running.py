@@ -10,15 +10,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from overwatch_rl.cluster.process import Cluster, ClusterSettings
 from overwatch_rl.cluster.supervision import Part
 from overwatch_rl.learner.config import LearnerConfig, learner_config
-from overwatch_rl.learner.trace import surviving
+from overwatch_rl.learner.trace import Began, Trained
 from overwatch_rl.replay.client import ReplayClient
 from tests.overwatch_rl.servers import SlowWire
 
 WAIT_S = 240.0
 """So long one thing may take on a machine with much else to do."""
+
+
+def surviving(file: Path) -> list[Trained]:
+    """The updates that the weights of the last life descend from, in order; a torn last line is left out."""
+    found: list[Trained] = []
+    for line in file.read_bytes().split(b"\n")[:-1]:
+        one = msgspec.json.decode(line, type=Began | Trained)
+        found = [update for update in found if update.updates < one.updates + isinstance(one, Began)]
+        if isinstance(one, Trained):
+            found.append(one)
+    return found
 
 
 def config(**given: Any) -> LearnerConfig:

@@ -22,7 +22,7 @@ from overwatch_rl.cluster.process import Cluster, ClusterSettings, remembered
 from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.process import spec_of
-from overwatch_rl.learner.trace import Trained, surviving
+from overwatch_rl.learner.trace import Trained
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.trained import load_policy
 from overwatch_rl.training.keeper import position_of
@@ -31,7 +31,7 @@ from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.e2e.memory_groups import memory_group
 from tests.overwatch.collector import pki
-from tests.overwatch_rl.cluster.running import Running, config, settings
+from tests.overwatch_rl.cluster.running import Running, config, settings, surviving
 from tests.overwatch_rl.learner.whole import same
 from tests.overwatch_rl.servers import RedisServer, s3_url, synced_redis
 from tests.ports import free_port

@@ -19,9 +19,8 @@ import psutil
 import pytest
 
 from overwatch_rl.learner.config import learner_config
-from overwatch_rl.learner.trace import surviving
 from overwatch_rl.training.experience import EPISODES_A_LIFE
-from tests.overwatch_rl.cluster.running import Running, settings
+from tests.overwatch_rl.cluster.running import Running, settings, surviving
 
 NAMES: Final = ("orchestrator", "replay", "actor-0", "actor-1", "learner", "collector")
 SETTLED: Final = 10

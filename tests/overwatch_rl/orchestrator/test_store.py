@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
 
-from overwatch_rl.orchestrator import tables, wire
+from overwatch_rl.orchestrator import wire
 from overwatch_rl.orchestrator.runs import Run
 from overwatch_rl.orchestrator.store import Store, Unit
 
@@ -81,25 +79,6 @@ def test_two_transactions_never_decide_on_the_same_state(tmp_path: Path) -> None
         assert unit.run("r") == Run(step=100)
     store.close()
     other.close()
-
-
-def test_a_store_of_an_older_version_becomes_one_of_this(tmp_path: Path) -> None:
-    """Statement by statement, in one transaction: one that fails leaves the old version whole."""
-    engine = create_engine(f"sqlite:///{tmp_path}/old.db")
-    with engine.begin() as connection:
-        tables.prepare(connection)
-    first = ["ALTER TABLE runs ADD COLUMN colour TEXT"]
-    with engine.begin() as connection:
-        tables.prepare(connection, [first])
-    with engine.begin() as connection:
-        tables.prepare(connection, [first])  # nothing is done twice
-        assert connection.execute(text("SELECT version FROM schema_version")).scalar_one() == 2
-        connection.execute(text("SELECT colour FROM runs"))
-    with pytest.raises(OperationalError), engine.begin() as connection:
-        tables.prepare(connection, [first, ["ALTER TABLE none ADD COLUMN x TEXT"]])
-    with engine.begin() as connection:
-        assert connection.execute(text("SELECT version FROM schema_version")).scalar_one() == 2
-    engine.dispose()
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left(tmp_path: Path) -> None:

@@ -22,11 +22,6 @@ class Blueprint:
     margin: int = 0
     """Pixels at each edge of the image that it does not see."""
 
-    @property
-    def is_noop(self) -> bool:
-        """Whether it does nothing and may never be chosen."""
-        return self.id == NOOP
-
 
 NOOP: Final = "noop"
 

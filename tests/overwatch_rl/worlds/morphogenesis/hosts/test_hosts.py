@@ -3,14 +3,14 @@
 import torch
 
 from overwatch_rl.worlds.morphogenesis.hosts.base import Blend
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, NOOP
 from tests.overwatch_rl.worlds.morphogenesis.hosts.begun import NUM_HOSTS, bare, begun, mixed, wiring
 
 
 def test_blueprints_differ() -> None:
     """Ids, codes and sizes are unique, and the last does nothing."""
     assert len({row.id for row in MLP}) == len({row.code for row in MLP}) == len(MLP)
-    assert [row.is_noop for row in MLP] == [False] * (len(MLP) - 1) + [True]
+    assert [row.id for row in MLP].index(NOOP) == len(MLP) - 1
     sizes = begun().sizes
     assert sizes[-1] == 0
     assert len(sizes.unique()) == len(MLP)
