@@ -304,6 +304,7 @@ def partings(comparison: Comparison) -> list[Parted]:
     ]
 
     def order(one: Parted) -> tuple[bool, tuple[float, float], float]:
+        """Return what rows are sorted by."""
         parting = one.against.divergence
         return parting.from_start, one.at, -(parting.times_noise or 0)
 

@@ -42,6 +42,7 @@ def reach(name: str, step: Mapping[str, Iterable[str]]) -> list[tuple[int, str]]
     seen = {name}
 
     def walk(here: str, depth: int) -> None:
+        """Append what follows from a name, deeper by one."""
         for after in step.get(here, ()):
             if after not in seen:
                 seen.add(after)

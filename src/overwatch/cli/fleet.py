@@ -120,6 +120,7 @@ def _placed(command: Callable[..., None]) -> Callable[..., None]:
     def with_places(
         *, connect: tuple[str, ...], file: Path | None, names: tuple[str, ...], **more: Any
     ) -> None:
+        """Call the command with the places that its options name."""
         command(places=Places(connect=connect, file=file, names=names), **more)
 
     return with_places
@@ -147,6 +148,7 @@ def fleet(
     """
 
     async def fetch() -> list[FleetRow]:
+        """List the runs of every address."""
         addresses = await asyncio.to_thread(places.addresses)
         return matching(fleet_rows(addresses, await list_runs(addresses, within_s)), filter_text)
 
