@@ -350,7 +350,7 @@ def _figures(judged: Sequence[Score]) -> list[str]:
 
 
 def _unlearned(healthy: Sequence[Score]) -> str:
-    """Where no healthy run learned, so that the return tells nothing of a broken one."""
+    """Where no healthy run learned, so that the return shows nothing of a broken one."""
     pairs = _grouped(healthy, lambda one: f"{one.case.algorithm} on {one.case.world}")
     none = [name for name, group in pairs.items() if all(one.outcome != "learned" for one in group)]
     return ", ".join(sorted(none)) or "none"

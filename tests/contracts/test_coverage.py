@@ -94,6 +94,9 @@ UNSHOWN: Final = {
     "Baseline.rate": "the judgement compares with it",
     "Baseline.scatter": "the judgement compares with it",
     "Detail.events": f"{_JSON}; the drawer shows lifecycle and actions apart",
+    "Finding.runbook": "the page, the report and webhooks show it; the terminal has the texts itself",
+    "Finding.runbook_url": "for who relays findings and has the texts at an address",
+    "Link.halted": "`Link.word` looks at it",
     "Env.step_time_s": f"{_JSON}; the board shows steps a second",
     "Group.hidden": f"{_JSON}; the board counts the rows it has",
     "Lane.oom_s": f"{_JSON}; the bound states it",
@@ -125,6 +128,7 @@ UNSHOWN: Final = {
 
 FILLED_ELSEWHERE: Final = {
     "Board.held": "the view that holds its order",
+    "Finding.runbook_url": "who relays findings and has the texts at an address",
     "Snapshot.schema_version": "its default",
     "Snapshot.timing": "the reader's own",
     "Timing.last_render_ms": "the reader's own",

@@ -42,7 +42,7 @@ OF_TEN: Final = 0.4
 NEEDED: Final = 5
 """Levels of a baseline from which a departure from it can be known."""
 CURVE: Final = 7
-"""Levels from which their scatter can be told from a curve."""
+"""Levels from which their scatter can be distinguished from a curve."""
 LONG: Final = 16
 """Levels of which most are on no steep part of a curve, so that their steps show what lasts."""
 LEAST_SPREAD: Final = 0.05

@@ -2,7 +2,7 @@
 
 A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
 stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong: the return
-says whether it did. Where it rises or is at its best a row beyond its limit is info, and a warning where the
+shows whether it did. Where it rises or is at its best a row beyond its limit is info, and a warning where the
 breach is gross. Where it fell, stands still or is not sent, a row is as bad as its limit. Little entropy at
 the best return is a task that is solved.
 

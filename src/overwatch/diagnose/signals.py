@@ -3,7 +3,7 @@
 One table a question, whose rows are signals. `CREEPING`: the newest levels lie beyond every one of
 the baseline, and far from its middle. `MOVING`, `VARIED`: the newest five are a trace of the
 largest level, in any unit; a policy of which all that moves is dead is frozen. `SINCE_FIRST`: they are worse
-than in the first updates, when nothing was learned. What the return says decides the severity: a run at its
+than in the first updates, when nothing was learned. How the return stands decides the severity: a run at its
 best may rest. The learning rate has findings of its own: what it explains is no other finding. Pure.
 """
 
@@ -281,7 +281,7 @@ def starved(
         if is_dead(state, levels, row):
             yield of_policy(
                 code=row_code(row),
-                # Where all that is earned is the same to the bit there is nothing left to tell apart.
+                # Where all that is earned is the same to the bit there is nothing left to distinguish.
                 severity="info" if solved and earned and min(earned) == max(earned) else "warning",
                 subject=row.short,
                 at=state.policy[row.name].at,
