@@ -357,6 +357,7 @@ WAITS: Final = {
     "GpuFault": "a GPU",
     "ThermalThrottle": "a GPU",
     "PowerThrottle": "a GPU",
+    "PolicyAdvantageStd": "advantages that nobody normalises: tests/overwatch/diagnose/test_policy.py",
     "EntropyExplosion": "rsl_rl in an environment of its own: `make libraries-judged ONLY=rsl_rl`",
 }
 """Alerts that no program here fires: about what no machine without a GPU has, or what a library has alone."""

@@ -217,7 +217,8 @@ def standing(known: Levels | None, size: int = BLOCK) -> Standing:
         return Standing(Outlook.FALLEN, newest, best, gained)
     before = median(values[-2 * size : -size]) if len(values) >= 2 * size else known.first
     rises = min(newest, ten) > max(before or 0.0, floor) + NOISE * chance
-    near = highest >= best - max(NEAR * least, NOISE * chance)
+    # What rose is known to be noisy; of what never did a level of five is all that shows a fall.
+    near = (highest if gained else newest) >= best - max(NEAR * least, NOISE * chance)
     near = near and values[-1] >= best - max(LOST * least, UPDATES_OF_FALL * noise)
     outlook = Outlook.GOOD if rises or (gained and near) else Outlook.FLAT
     return Standing(outlook, newest, best, gained, near)

@@ -427,8 +427,9 @@ def policy_problems(
     entropy = state.policy.get(ENTROPY.name)
     falling = entropy is not None and falls_fast(entropy)
     is_open = _COLLAPSED in open_
+    # What is open goes on while its rows are beyond their limits, whatever the return does for a moment.
     collapse = collapse_of(
-        [row for row in rows if row.severity != "info"],
+        rows if is_open else [row for row in rows if row.severity != "info"],
         fallen,
         falling=falling,
         is_open=is_open,

@@ -520,7 +520,6 @@ RANGES: Final = {
     KL.name: (-0.01, float("inf")),
     CLIP_FRACTION.name: (0.0, 1.0),
     EXPLAINED_VARIANCE.name: (-float("inf"), 1.0),
-    GRAD_NORM.name: (0.0, float("inf")),
 }
 """What a row can be at all; estimates of KL may be a little below 0."""
 SLACK: Final = 1e-6

@@ -131,6 +131,14 @@ def test_a_shock_takes_its_symptoms() -> None:
     assert run.severities() == {"update-shock": "warning"}
 
 
+def test_advantages_that_explode_are_found() -> None:
+    """Forty times their own median, in any preset."""
+    wild: Rows = lambda n: {"advantage_std": (1.0 if n < 41 else 45.0) * wobble(n)}  # noqa: E731 as above
+    run = Watched().updates(range(1, 47), wild)
+
+    assert run.opened["policy-advantage-std"] <= 44
+
+
 def test_a_critic_whose_targets_hardly_vary_is_not_judged() -> None:
     """Its error is a thousandth of what it was: below 0 means nothing then."""
     easy: Rows = lambda number: {"value_loss": 60.0 if number < 10 else 0.01, "explained_variance": -0.5}  # noqa: E731 as above
