@@ -226,7 +226,7 @@ def _alike(state: RunState) -> str | None:
     newest = {
         row.label: values
         for row in rows
-        if (values := newest_of(state, row, ALIKE))
+        if any(values := newest_of(state, row, ALIKE))
         and (series := state.policy[row.name]).highest != series.lowest
     }
     if not newest.keys() & {row.label for row in LOSSES} or any(
@@ -533,12 +533,12 @@ def impossible(state: RunState) -> Iterator[Problem]:
         if (
             newest
             and row.scope is Scope.POLICY
-            and not any(least - SLACK <= value <= most + SLACK for value in newest)
+            and not any(least <= value <= most + SLACK for value in newest)
         ):
             yield of_policy(
                 code=row_code(row),
                 subject=row.short,
                 at=state.policy[name].at,
-                message=f"{row.label} {newest[-1]:.3g} cannot be: it lies between {least:g} and {most:g}",
-                hint="look at how it is computed: sign, unit, the order of old and new policy",
+                message=f"{row.label} {newest[-1]:.3g} cannot be",
+                hint=f"it lies within {least:g} and {most:g}: look at its sign and its unit",
             )

@@ -16,7 +16,7 @@ from overwatch.catalog.stages import Stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.fleet import End, Sums, middles_of
 from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, FilterError, Term, parse
-from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views
+from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views, number
 from overwatch.projection.system import lane_anomaly
 from overwatch.projection.text import safe
 from overwatch.snapshot import Aggregates, Best, BestEpisode, Board, Env, Group, LaneAggregates, View
@@ -287,7 +287,7 @@ def aggregates(rows: BoardRows) -> Aggregates:
             BestEpisode(env_id=one.env_id, time=one.at / 1e9, number=one.number, values=one.values)
             for one in rows.state.best.episodes
         ),
-        mean_best=rows.state.best.total / rows.state.best.count if rows.state.best.count else None,
+        mean_best=number(rows.state.best.total / rows.state.best.count) if rows.state.best.count else None,
         lanes=tuple(
             LaneAggregates(
                 gpu_id=rows.lane_names[lane],
