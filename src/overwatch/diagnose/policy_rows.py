@@ -209,6 +209,8 @@ MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that mean nothing for a critic that has learned nothing yet."""
+EXCUSED: Final = (KL, CLIP_FRACTION, GRAD_NORM, *CRITIC)
+"""Rows that may be as they like while the return is at its best; others are wrong in themselves."""
 GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
@@ -251,7 +253,7 @@ def _problem(state: RunState, row: Metric, series: Series, stands: Standing, *, 
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     severity = "critical" if critical else "warning"
     if stands.outlook is Outlook.GOOD:
-        severity = "warning" if gross else "info"
+        severity = "info" if row in EXCUSED and not gross else "warning"
     elif critical and _makes_no_large_step(state, row):
         severity = "warning"
     return of_policy(

@@ -146,7 +146,7 @@ LOSSES: Final = (VALUE_LOSS, POLICY_LOSS, GRAD_NORM)
 ALIKE: Final = 10
 """Updates in which all numbers of a policy are identical to the bit, from which no update is made."""
 RATE_GONE: Final = 1e-4
-"""Share of the highest learning rate that is none."""
+"""Share of the highest learning rate below which no step is made."""
 AT_BIRTH: Final = 20
 """Updates that may pass before a learning rate is above 0: a warm-up begins at 0."""
 
@@ -201,12 +201,11 @@ def frozen(
         )
     else:
         return None
-    fell = "; the return fell" if stands.outlook is Outlook.FALLEN else ""
     return of_policy(
         code=FROZEN,
         severity="warning" if good else "critical",
         at=state.last_update_at,
-        message=f"policy does not move: {words}{fell}",
+        message=f"policy does not move: {words}",
         hint="stop: it learns nothing any more; lower the learning rate and start again from before",
     )
 
@@ -510,8 +509,7 @@ def gradient_spikes(state: RunState) -> Problem | None:
         severity="warning" if several and clipped is None else "info",
         subject=GRAD_NORM.short,
         at=series.at,
-        message=f"gradients spiked {times}, beyond {TIMES:g} times their median"
-        + ("" if clipped is None else f"; clipped at {clipped:g}"),
+        message=f"gradients spiked {times}, beyond {TIMES:g} times their median",
         hint="look at the batches of those updates for outliers in rewards and observations; clip gradients",
     )
 
