@@ -207,8 +207,8 @@ def main() -> None:
             print(f"  {key:24s} {value:>12,.6g}  limit {limits.get(table, {}).get(key, 0):>12,.6g}")
     if "--lower" in sys.argv[1:]:
         head = text.split("\n[", 1)[0]
-        kept = [f"\n[[transition]]{part}" for part in text.split("\n[[transition]]")[1:]]
-        CONTRACT.write_text(write(lowered(limits, figures), head) + "".join(kept), encoding="utf-8")
+        beside = [f"\n[[transition]]{part}" for part in text.split("\n[[transition]]")[1:]]
+        CONTRACT.write_text(write(lowered(limits, figures), head) + "".join(beside), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ A level is the median of ten updates one after another. A baseline is the levels
 newest ones: its middle, its ends and how far one level lies from the next. So a row that rises and falls with
 a schedule has its whole period in the baseline, noise that lasts (each update echoes the one before) is in
 the distance of levels, and one lucky level is no measure: what a return held for two levels is its best. A
-value that is sent again until an episode ends is one observation. An
-announced change of the task begins anew; where the learning rate is raised, what follows is no departure.
+value that is sent again until an episode ends is one observation. An announced change of the task begins
+anew; where the learning rate is raised, what follows is no departure.
 
 `Outlook` is how the return stands, and decides how bad it is that another row departs: at its best or rising
 nothing is lost. A return that never rose beyond its noise has no best. Pure; + − × ÷ and square roots only.
@@ -182,10 +182,10 @@ LOST: Final = 0.3
 """Share of what was gained whose loss is a fall."""
 LOST_EVALUATED: Final = 0.2
 """The same of evaluations, whose luck is less."""
-OF_LEVEL: Final = 0.7
-"""Share of the level itself that counts as gained at least: what hardly rose has little to lose."""
 LOST_AT_ONCE: Final = 0.5
 """The same where only the newest few updates show it."""
+OF_LEVEL: Final = 0.7
+"""Share of the level itself that counts as gained at least: what hardly rose has little to lose."""
 NEAR: Final = 0.2
 """Share of it below the best that is at its best."""
 NOISE: Final = 3.0

@@ -33,7 +33,6 @@ from overwatch.catalog.policy import (
     UPDATE_TIME,
     VALUE_LOSS,
 )
-from overwatch.diagnose.drift import Away, away, rank_problems
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import fleet_fell
 from overwatch.diagnose.fleet import Fleet
@@ -61,10 +60,10 @@ from overwatch.diagnose.policy_rows import (
     swings_up,
 )
 from overwatch.diagnose.problem import SEVERITIES, STEADY, UPDATES, Problem, of_policy
+from overwatch.diagnose.ranks import Away, away, rank_problems
 from overwatch.diagnose.signals import (
     CREEPING,
     DIVERGED,
-    FROZEN,
     MOVING,
     RATE,
     VARIED,
@@ -540,7 +539,7 @@ def _fallen(
         yield _fall(state, RETURN, stands.best, stands.now, num_envs=num_envs)
 
 
-_DOWN: Final = (f"{_FELL}:policy:{RETURN.short}", _COLLAPSED, f"{FROZEN}:policy:")
+_DOWN: Final = (f"{_FELL}:policy:{RETURN.short}", _COLLAPSED)
 """Findings that remember how much the return fell."""
 
 
