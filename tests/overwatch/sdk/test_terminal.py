@@ -38,14 +38,14 @@ def test_a_run_prints_where_it_reports_and_a_card_of_what_the_collector_knows(
         ]
         for update in range(3):
             run.update(update=update, return_=8.5 - update, kl_divergence=0.01)
-            assert run.flush(60.0)  # of updates that come at once the newest is sent
+            assert run.flush(60.0)
         assert run.close(60.0, outcome="failed", reason="no\x1b[31m more").delivered
     shown = capsys.readouterr()
     how, returned, stood, time, look = lines(shown.err)
     assert how.startswith("run r failed after 3 updates, ")
     assert "\x1b" not in shown.err
     assert returned.split() == ["return", "+6.500,", "best", "+8.500", "at", "update", "0"]
-    assert stood.split() == ["stood", "nothing", "else"]
+    assert stood.split() == ["problems", "no", "other"]
     assert "run.phase" in time
     assert look.split() == ["look", "overwatch", "report", str(tmp_path / "otlp"), "--run", "r"]
     assert shown.out == ""
