@@ -49,7 +49,7 @@ def _row(lines: list[str], name: str) -> str:
 
 def test_both_are_shown_at_the_same_update(logs: tuple[Path, Path], both: Comparison) -> None:
     """Alike before the collapse, apart after it; each with its own verdict of that time."""
-    before, after = _frame(logs, both, 30), _frame(logs, both, 60)
+    before, after = _frame(logs, both, 30), _frame(logs, both, 70)
 
     cells = _row(before, "KL").split()
     assert cells[1] == cells[2]
