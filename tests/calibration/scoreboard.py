@@ -178,29 +178,21 @@ def _half(judged: Sequence[Score]) -> list[str]:
     lines += _table(
         [
             "kind",
-            "done",
             "runs",
             "harmed",
             "strict of harmed",
-            "strict of others",
-            "lenient",
             "latency",
-            "named",
         ],
-        ([f"`{kind.name}`", kind.did, *_broken(groups[kind.name])] for kind in BROKEN if kind.name in groups),
+        ([f"`{kind.name}`", *_broken(groups[kind.name])] for kind in BROKEN if kind.name in groups),
     )
     lines += ["", "### Healthy runs by kind", ""]
     lines += _table(
-        ["kind", "done", "runs", "learned", "updates", "with an alarm", "warning", "critical", "false"],
-        (
-            [f"`{kind.name}`", kind.did, *_healthy(groups[kind.name])]
-            for kind in HEALTHY
-            if kind.name in groups
-        ),
+        ["kind", "runs", "learned", "updates", "with an alarm", "warning", "critical"],
+        ([f"`{kind.name}`", *_healthy(groups[kind.name])] for kind in HEALTHY if kind.name in groups),
     )
     lines += ["", "### By algorithm", ""]
     lines += _table(
-        ["algorithm", "harmed", "strict", "latency", "healthy updates", "false warning", "false critical"],
+        ["algorithm", "harmed", "strict", "latency", "healthy updates", "false warning"],
         (
             [f"`{name}`", *_algorithm(group)]
             for name, group in sorted(_grouped(judged, _algorithm_of).items())
@@ -212,9 +204,7 @@ def _half(judged: Sequence[Score]) -> list[str]:
             ["", "strict of harmed", "latency", "false alarms per 1,000", "healthy runs with one"], compared
         )
     lines += ["", "### By rule", ""]
-    return lines + _table(
-        ["rule", "finds", "it alone", "false warning", "false critical", "per 1,000"], _rules(judged)
-    )
+    return lines + _table(["rule", "finds", "it alone", "false"], _rules(judged))
 
 
 _BESIDE: Final = (
@@ -379,16 +369,11 @@ def _spread(group: Iterable[Score]) -> str:
 
 def _broken(group: Sequence[Score]) -> list[str]:
     harmed = [one for one in group if one.is_harmed]
-    others = [one for one in group if not one.is_harmed]
-    first = Counter(min(one.strict, key=one.strict.__getitem__) for one in group if one.strict)
     return [
         str(len(group)),
         str(len(harmed)),
         _count(sum(bool(one.strict) for one in harmed), len(harmed)),
-        _count(sum(bool(one.strict) for one in others), len(others)),
-        _count(sum(one.lenient is not None for one in group), len(group)),
         _spread(group),
-        ", ".join(f"{name} ×{count}" for name, count in first.most_common()) or "–",
     ]
 
 
@@ -398,7 +383,6 @@ def _count(count: int, of: int) -> str:
 
 def _healthy(group: Sequence[Score]) -> list[str]:
     alarms = [alarm for one in group for alarm in one.alarms]
-    counts = Counter(alarm.rule for alarm in alarms)
     return [
         str(len(group)),
         str(sum(one.outcome == "learned" for one in group)),
@@ -406,7 +390,6 @@ def _healthy(group: Sequence[Score]) -> list[str]:
         str(sum(bool(one.alarms) for one in group)),
         str(sum(not one.is_critical for one in alarms)),
         str(sum(one.is_critical for one in alarms)),
-        ", ".join(f"{name} ×{count}" for name, count in counts.most_common()) or "–",
     ]
 
 
@@ -420,24 +403,20 @@ def _algorithm(group: Sequence[Score]) -> list[str]:
         _spread(harmed),
         f"{updates:,}",
         _rate(sum(not one.is_critical for one in false), updates),
-        _rate(sum(one.is_critical for one in false), updates),
     ]
 
 
 def _rules(judged: Sequence[Score]) -> Iterator[list[str]]:
-    """Rules by what they find; the last column is what each costs."""
+    """Rules by what they find and what each costs."""
     finds, alone = Counter[str](), Counter[str]()
     for one in judged:
         finds.update(one.strict.keys())
         alone.update(one.strict.keys() if len(one.strict) == 1 else ())
     false = [alarm for one in judged for alarm in one.alarms if alarm.is_false]
-    warning = Counter(one.rule for one in false if not one.is_critical)
-    critical = Counter(one.rule for one in false if one.is_critical)
-    updates = sum(one.healthy_updates for one in judged)
-    for rule in sorted({*finds, *warning, *critical}, key=lambda rule: (-finds[rule], rule)):
-        cost = warning[rule] + critical[rule]
-        counts = (finds[rule], alone[rule], warning[rule], critical[rule])
-        yield [f"`{rule}`", *map(str, counts), f"{1000 * cost / max(updates, 1):.2f}"]
+    cost = Counter(one.rule for one in false)
+    for rule in sorted({*finds, *cost}, key=lambda rule: (-finds[rule], rule)):
+        counts = (finds[rule], alone[rule], cost[rule])
+        yield [f"`{rule}`", *map(str, counts)]
 
 
 def _recorded() -> Iterator[list[str]]:

@@ -179,7 +179,6 @@ class Compound:
     hint: str
 
 
-_SPIKE: Final = KL_SPIKE
 _WEIGHTS: Final = frozenset(
     {"ratio_max", "ratio_min", "kl_max", "kl_joint", "clip_fraction_up", "clip_fraction_down"}
 )
@@ -188,14 +187,14 @@ COMPOUNDS: Final = (
     Compound(
         code="steps-too-large",
         needs=(frozenset({KL.short}), frozenset({CLIP_FRACTION.short}) | _WEIGHTS),
-        takes=frozenset({KL.short, CLIP_FRACTION.short, _SPIKE}) | _WEIGHTS,
+        takes=frozenset({KL.short, CLIP_FRACTION.short, KL_SPIKE}) | _WEIGHTS,
         words="updates are too large",
         hint="lower the learning rate or the number of epochs, or set target_kl",
     ),
     Compound(
         code="update-shock",
-        needs=(frozenset({_SPIKE}), frozenset({GRAD_NORM.short, VALUE_LOSS.short, KL.short})),
-        takes=frozenset({_SPIKE, GRAD_NORM.short, VALUE_LOSS.short, KL.short}),
+        needs=(frozenset({KL_SPIKE}), frozenset({GRAD_NORM.short, VALUE_LOSS.short, KL.short})),
+        takes=frozenset({KL_SPIKE, GRAD_NORM.short, VALUE_LOSS.short, KL.short}),
         words="one update shook the policy",
         hint="look at its batch for outliers; set target_kl; wait for the critic to follow",
     ),
@@ -254,12 +253,11 @@ def signs_of(problems: list[Problem]) -> list[Problem]:
 
 
 def _names(problem: Problem) -> set[str | None]:
-    return {problem.code} if problem.code == _SPIKE else {problem.subject}
+    return {problem.code} if problem.code == KL_SPIKE else {problem.subject}
 
 
 def _holds(compound: Compound, parts: list[Problem]) -> bool:
-    names = [_names(part) for part in parts]
-    return all(any(of_part & group for of_part in names) for group in compound.needs)
+    return all(any(_names(part) & group for part in parts) for group in compound.needs)
 
 
 def _reported(compound: Compound, parts: list[Problem]) -> Problem:
