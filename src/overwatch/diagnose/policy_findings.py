@@ -12,7 +12,7 @@ trains waits for the compiler each time. Evaluations are judged as the training 
 policy whose evaluation falls is worse, whatever it earns in training. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -50,14 +50,13 @@ from overwatch.diagnose.levels import (
 )
 from overwatch.diagnose.policy_rows import (
     CRITIC,
-    falls_fast,
     has_converged,
     is_beyond,
     is_judged,
     is_warm,
     returns_vary,
     row_problems,
-    swings_up,
+    trend,
 )
 from overwatch.diagnose.problem import SEVERITIES, STEADY, UPDATES, Problem, of_policy
 from overwatch.diagnose.ranks import Away, away, rank_problems
@@ -261,12 +260,11 @@ def _holds(compound: Compound, parts: list[Problem]) -> bool:
 
 
 def _reported(compound: Compound, parts: list[Problem]) -> Problem:
-    limits = "its limit" if len(parts) == 1 else "their limits"
     return of_policy(
         code=compound.code,
         severity=min((part.severity for part in parts), key=SEVERITIES.index),
         at=min(part.at for part in parts),
-        message=f"{compound.words}: {_labels(parts)} beyond {limits}",
+        message=f"{compound.words}: {_breach(parts)}",
         hint=compound.hint,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
@@ -276,8 +274,7 @@ def _reported(compound: Compound, parts: list[Problem]) -> Problem:
 
 def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]) -> Problem:
     parts = [*rows, *fallen]
-    limits = "its limit" if len(rows) == 1 else "their limits"
-    words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
+    words = [_breach(rows)] if rows else list(signs)
     usual, stands = marks_of(fallen)
     return of_policy(
         code=COLLAPSE,
@@ -298,9 +295,10 @@ def marks_of(fallen: list[Problem]) -> tuple[float | None, float | None]:
     return next(((fall.usual, fall.stands) for fall in fallen), (None, None))
 
 
-def _labels(parts: Iterable[Problem]) -> str:
+def _breach(parts: list[Problem]) -> str:
     labels = list(dict.fromkeys(filter(None, (_label(part.subject) for part in parts))))
-    return ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else "".join(labels)
+    names = ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else "".join(labels)
+    return f"{names} beyond {'its limit' if len(parts) == 1 else 'their limits'}"
 
 
 def _label(short: str | None) -> str | None:
@@ -422,7 +420,7 @@ def policy_problems(
     apart = [*([] if lost is None else [lost]), *since_first(state, stands), *hungry, *beside]
     apart += [one for one in impossible(state) if one.id not in {row.id for row in rows}]
     entropy = state.policy.get(ENTROPY.name)
-    falling = entropy is not None and falls_fast(entropy)
+    falling = entropy is not None and trend(entropy) == "falls"
     is_open = _COLLAPSED in open_
     # What is open goes on while its rows are beyond their limits, whatever the return does for a moment.
     collapse = collapse_of(
@@ -469,7 +467,7 @@ def _signs(state: RunState) -> tuple[str, ...]:
     entropy = state.policy.get(ENTROPY.name)
     if entropy is None or entropy.value is None:
         return ()
-    way = "falls" if falls_fast(entropy) else "rises" if swings_up(entropy) else None
+    way = trend(entropy)
     return () if way is None else (f"entropy {way} fast, to {entropy.value:.3g}",)
 
 

@@ -47,7 +47,7 @@ WARM_UP_STEPS: Final = 100_000
 """Env steps after which a run with few large updates is judged."""
 WARM_UP_NS: Final = 600_000_000_000
 """Time after which a run with slow updates is judged."""
-FAST_FALL: Final = 0.15
+FAST: Final = 0.15
 """Entropy, as a share of its maximum, lost over ten updates."""
 NEWEST: Final = 3
 """Newest updates whose median is where entropy is now."""
@@ -84,8 +84,13 @@ def has_converged(state: RunState, stands: Standing) -> bool:
 
 
 def _is_solved(state: RunState, entropy: Series, stands: Standing) -> bool:
-    """Whether the return rose and is at its best; of a run that was continued both were so when it began."""
-    if falls_fast(entropy):
+    """Whether steps are small, and the return rose and is at its best.
+
+    Of a run that was continued both were so when it began.
+    """
+    if trend(entropy) == "falls" or any(
+        (series := state.policy.get(row.name)) and is_beyond(row, series) for row in (KL, CLIP_FRACTION)
+    ):
         return False
     if stands.outlook is Outlook.GOOD:
         return stands.gained > 0
@@ -95,20 +100,13 @@ def _is_solved(state: RunState, entropy: Series, stands: Standing) -> bool:
     return stands.outlook is Outlook.FLAT and stands.is_near and began_low and not dead
 
 
-def falls_fast(entropy: Series) -> bool:
-    """Whether entropy lost much within the updates remembered; medians, so that one update shows nothing."""
-    return _lost(entropy) >= FAST_FALL
-
-
-def swings_up(entropy: Series) -> bool:
-    """Whether entropy gained as much as `falls_fast` looks for: towards a policy that acts at random."""
-    return -_lost(entropy) >= FAST_FALL
-
-
-def _lost(entropy: Series) -> float:
+def trend(entropy: Series) -> str | None:
+    """Return "falls" or "rises" where entropy moves fast; by medians, so that one update shows nothing."""
     known = known_values(entropy)
     before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
-    return 0.0 if before is None or now is None else before - now
+    if before is None or now is None or abs(now - before) < FAST:
+        return None
+    return "falls" if now < before else "rises"
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:

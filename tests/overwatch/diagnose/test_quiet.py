@@ -85,6 +85,15 @@ def test_little_entropy_without_success_is_trouble(
     assert shown.policy["entropy"].status == severity
 
 
+@pytest.mark.parametrize("steps", [{"kl_divergence": [0.1]}, {"clip_fraction": [0.6]}], ids=["KL", "clip"])
+def test_what_takes_large_steps_has_not_converged(steps: dict[str, list[float]]) -> None:
+    """A policy that still moves far is not done, whatever it earns."""
+    found = _found(_updates(40, entropy=[0.05], **steps, **{"return": [487.0]}))
+
+    assert found
+    assert "info" not in found.values()
+
+
 def test_a_slow_fall_of_noisy_returns_is_not_their_best() -> None:
     """A slope is not taken for luck."""
     falling = [-100.0 - 12.0 * i + value / 18 for i, value in enumerate(NOISY[:12])]
