@@ -126,8 +126,11 @@ def score(path: Path) -> Score:
 
 
 def names(kind: Kind, seen: Seen) -> bool:
-    """Whether a finding is the cause, or the signal that is off."""
-    return seen.code in kind.findings or f"{seen.code}:{seen.subject}" in kind.findings
+    """Whether a finding is the cause, or the signal that is off; a collapse names the returns it takes."""
+    codes = {seen.code, f"{seen.code}:{seen.subject}"}
+    if seen.code == "policy-collapse" and "returns fall" in seen.message:
+        codes.add("reward-collapse")
+    return not codes.isdisjoint(kind.findings)
 
 
 def rule_of(seen: Seen) -> str:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -108,6 +107,12 @@ def test_a_comparison_parts_the_same_numbers(recordings: Path) -> None:
     assert before.keys() <= after.keys()
 
 
+def _fetch(url: str) -> Any:
+    """The answer in JSON; `None` while the recording is still being read."""
+    reply = http(url)
+    return None if reply.status == 503 else json.loads(reply.body)
+
+
 @pytest.mark.parametrize("name", ["healthy", "collapse", "storm"])
 def test_history_answers_the_same(name: str, recordings: Path) -> None:
     """A recording that is served answers its curves with the same values."""
@@ -119,8 +124,7 @@ def test_history_answers_the_same(name: str, recordings: Path) -> None:
             assert process.stdout is not None
             lines = iter(process.stdout.readline, "")
             address = next(found[0] for line in lines if (found := re.search(r"http://127[^ /]+", line)))
-            with urllib.request.urlopen(f"{address}{path}", timeout=LIMIT_S) as reply:  # noqa: S310 a test's own server
-                answer = json.loads(reply.read())
+            answer = until(lambda: _fetch(f"{address}{path}"), "the recording", LIMIT_S)
         finally:
             process.terminate()
     before, after = ({curve["name"]: curve for curve in made["curves"]} for made in (asked[path], answer))

@@ -21,20 +21,21 @@ in 25 where the noise echoes 0.9 of itself or is half of all that is gained, non
 kind. Two returns that wander on their own (random walks) part by definition. A true return that nothing moves
 yet while the proxy learns looks flat, unless most of its values are one and the same (a rare success).
 
-The slope of y on x beside other columns (`Beside`) is that of what is left of both once the others are
+The slope of y on x beside other columns (`fit`) is that of what is left of both once the others are
 projected out (Frisch and Waugh 1933). Updates that follow one another are alike, so the error grows as for as
 many fewer values as their lag-1 autocorrelation leaves (Bayley and Hammersley 1946; Santer et al. 2000),
 which is itself corrected for its bias in short series (Marriott and Pope 1954). Least squares and not
 Theil-Sen: with other columns there is no median of slopes; an outlier makes the error larger with the slope,
-so that it silences and does not alarm. + − × ÷ and square roots only. Pure; the memory is kept in the
-assessment.
+so that it silences and does not alarm. Pure; the memory is in the assessment.
 """
 
 import itertools
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.diagnose.problem import Problem, of_policy
@@ -43,6 +44,7 @@ from overwatch.state.arrays import median
 from overwatch.state.policy import FIRST, WINDOW, Pair, Pairs
 from overwatch.state.run import RunState
 
+Array: TypeAlias = npt.NDArray[np.float64]
 NOTHING: Final = 1e-9
 """Share of a column's size that rounding may leave of it."""
 FEWEST: Final = 3.0
@@ -70,59 +72,36 @@ CERTAIN: Final = 1e9
 """Standard errors of what leaves nothing to chance."""
 
 
-class Beside:
-    """The slope on `x`, with the `others` taken out of all of it."""
-
-    def __init__(self, x: Sequence[float], others: Sequence[Sequence[float]] = ()) -> None:
-        self._basis = _basis([[1.0] * len(x), *others])
-        self._x = _left(x, self._basis)
-        self._free = len(x) - len(self._basis) - 1
-
-    def fit(self, y: Sequence[float]) -> Fit | None:
-        """The slope of `y`; `None` where either is constant once the others are taken out, or few."""
-        x, left = self._x, _left(y, self._basis)
-        if self._free < 1 or x is None or left is None:
-            return None
-        square = _dot(x, x)
-        slope = _dot(x, left) / square
-        rest = [value - slope * at for value, at in zip(left, x, strict=True)]
-        scatter = (_dot(rest, rest) / self._free) ** 0.5
-        if scatter <= NOTHING * _dot(left, left) ** 0.5:
-            return Fit(slope, 0.0, 0.0)
-        return Fit(slope, scatter / square**0.5 * _echo(rest), scatter)
+def fit(x: Sequence[float], y: Sequence[float], others: Sequence[Sequence[float]] = ()) -> Fit | None:
+    """The slope of `y` on `x` beside others; `None` where either is constant without them, or few."""
+    basis = np.column_stack([np.ones(len(x)), *others])
+    (left_x, rank), (left_y, _) = (_left(np.asarray(values, dtype=float), basis) for values in (x, y))
+    free = len(x) - rank - 1
+    if free < 1 or left_x is None or left_y is None:
+        return None
+    square = float(left_x @ left_x)
+    slope = float(left_x @ left_y) / square
+    rest = left_y - slope * left_x
+    scatter = float(np.sqrt(rest @ rest / free))
+    if scatter <= NOTHING * float(np.sqrt(left_y @ left_y)):
+        return Fit(slope, 0.0, 0.0)
+    return Fit(slope, scatter / square**0.5 * _echo(rest), scatter)
 
 
-def _echo(rest: Sequence[float]) -> float:
+def _echo(rest: Array) -> float:
     """By how much the standard error grows, since each value echoes the one before it."""
     n = len(rest)
-    alike = added(one * other for one, other in itertools.pairwise(rest)) / _dot(rest, rest)
+    alike = float(rest[1:] @ rest[:-1] / (rest @ rest))
     alike = min(max((n * alike + 2.0) / (n - 4.0), 0.0), 1.0) if n > 2 * FEWEST else 0.0
     worth = max(n * (1.0 - alike) / (1.0 + alike), FEWEST)
     return float(max(1.0, n / worth) ** 0.5)
 
 
-def _basis(columns: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The columns, each at right angles to those before it; one that follows from them is left out."""
-    basis: list[list[float]] = []
-    for column in columns:
-        left = _left(column, basis)
-        if left is not None:
-            basis.append(left)
-    return basis
-
-
-def _left(values: Sequence[float], basis: Sequence[Sequence[float]]) -> list[float] | None:
-    """What is left of values once the basis is taken out; `None` for nothing but rounding."""
-    left, size = list(values), _dot(values, values)
-    for _ in range(2):  # What one pass leaves of large values by rounding, the second takes.
-        for column in basis:
-            share = _dot(left, column) / _dot(column, column)
-            left = [value - share * one for value, one in zip(left, column, strict=True)]
-    return left if _dot(left, left) > NOTHING * NOTHING * size else None
-
-
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return added(a * b for a, b in zip(one, other, strict=True))
+def _left(values: Array, basis: Array) -> tuple[Array | None, int]:
+    """What is left of values without the basis, `None` for nothing but rounding; and the basis' rank."""
+    weights, _, rank, _ = np.linalg.lstsq(basis, values, rcond=None)
+    left = values - basis @ weights
+    return (left if left @ left > NOTHING * NOTHING * (values @ values) else None), int(rank)
 
 
 CODE: Final = "reward-hacking"
@@ -253,8 +232,8 @@ def parting(pairs: Pairs) -> _Parting | None:
     times = [float(place) for place in range(len(rows))]
     # A bend would look like an echo; it is at right angles to the line, so that taking it out moves no slope.
     middle = (len(rows) - 1) / 2
-    line = Beside(times, [[(at - middle) * (at - middle) for at in times], *draws])
-    up, level = line.fit(proxy), line.fit(true)
+    beside = [[(at - middle) * (at - middle) for at in times], *draws]
+    up, level = fit(times, proxy, beside), fit(times, true, beside)
     if up is None or level is None:
         return None
     slopes = up, level
@@ -423,7 +402,7 @@ def _shares(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | No
         return None
     if gain.size - SLACK * gain.error < GREW * abs(gain.first):
         return None
-    matters = Beside(shares, [[row.proxy for row in rows]]).fit([row.true for row in rows])
+    matters = fit(shares, [row.true for row in rows], [[row.proxy for row in rows]])
     if matters is None or matters.sure < SURE:
         return None
     if eaten.avoided + SLACK * eaten.error + _soon(rows, shares, eaten) > _aim(gain):
@@ -445,7 +424,7 @@ def _soon(rows: Sequence[Pair], shares: list[float], eaten: _Eaten) -> float:
     """How much more of the poison it may avoid within another window, at the pace at which it learns to."""
     drawn = [row.offered for row in rows if row.offered is not None]
     beside = _echoed(drawn) if len(drawn) == len(rows) else ()
-    learns = Beside([float(place) for place in range(len(rows))], beside).fit(shares)
+    learns = fit([float(place) for place in range(len(rows))], shares, beside)
     if learns is None:
         return 0.0
     poison = added(1.0 - share for share in eaten.drawn) / len(eaten.drawn)

@@ -63,6 +63,7 @@ from overwatch.diagnose.ranks import Away, away, rank_problems
 from overwatch.diagnose.signals import (
     CREEPING,
     DIVERGED,
+    LATELY,
     MOVING,
     RATE,
     VARIED,
@@ -85,8 +86,6 @@ SPIKE: Final = 5.0
 """Times the run's own median from which an update stands out."""
 EXTREME: Final = 20.0
 """Times its target from which one update may have undone many."""
-SPIKE_LATELY: Final = 5
-"""Updates for which a spike is reported."""
 KL_SPIKE: Final = "kl-spike"
 
 
@@ -99,7 +98,7 @@ def kl_spike(state: RunState) -> Iterator[Problem]:
     if limit is None:
         return
     usual = median(series.window.items)
-    newest = [value for value in series.history.items[-SPIKE_LATELY:] if value is not None]
+    newest = [value for value in series.history.items[-LATELY:] if value is not None]
     largest = max(newest, default=0.0)
     if usual is None or largest <= max(SPIKE * usual, limit.value) or _was_stopped(state, largest):
         return
@@ -110,8 +109,7 @@ def _was_stopped(state: RunState, largest: float) -> bool:
     """Whether a stop lately kept it near its target."""
     update = state.update or 0
     return any(
-        update - stop.update < SPIKE_LATELY
-        and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
+        update - stop.update < LATELY and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
         for stop in state.early_stops.items
     )
 
@@ -129,8 +127,6 @@ def _spike(largest: float, usual: float, target: float, at: int) -> Problem:
     )
 
 
-RECOMPILED_LATELY: Final = 5
-"""Updates that are looked at."""
 RECOMPILED_MOSTLY: Final = 3
 """Of these with a recompile, from which it goes on and on."""
 
@@ -139,7 +135,7 @@ def recompiles(state: RunState) -> Problem | None:
     """Recompiles of the newest updates; a count that falls is another process's."""
     series = state.policy.get(RECOMPILES.name)
     newest = [] if series is None else [value for value in series.history.items if value is not None]
-    with_one = sum(after > before for before, after in pairwise(newest[-RECOMPILED_LATELY - 1 :]))
+    with_one = sum(after > before for before, after in pairwise(newest[-LATELY - 1 :]))
     if series is None or not with_one:
         return None
     count, line = newest[-1], state.recompiled
@@ -152,7 +148,7 @@ def recompiles(state: RunState) -> Problem | None:
         at=series.at,
         message=(
             f"{count:.0f} recompile{'' if count == 1 else 's'} after warm-up, "
-            f"in {with_one} of the last {RECOMPILED_LATELY} updates"
+            f"in {with_one} of the last {LATELY} updates"
         ),
         hint="keep shapes and flags the same in each update, mark what changes as dynamic, or compile less",
         factors=reason,
@@ -307,8 +303,6 @@ def _label(short: str | None) -> str | None:
     )
 
 
-STOPPED_LATELY: Final = 5
-"""Updates for which an early stop is reported."""
 _STOPPED: Final = "early-stop"
 _FELL: Final = "reward-collapse"
 _COLLAPSED: Final = f"{COLLAPSE}:policy:"
@@ -489,7 +483,7 @@ def _quiet(state: RunState, stands: Standing) -> Iterator[Problem]:
     entropy, stop = state.policy.get(ENTROPY.name), state.early_stop
     if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, stands):
         yield _converged(state, entropy)
-    if stop is None or state.update is None or not 0 <= state.update - stop.update < STOPPED_LATELY:
+    if stop is None or state.update is None or not 0 <= state.update - stop.update < LATELY:
         return
     if stop.kl_divergence <= STOPPED_WITHIN * stop.target:
         yield _stopped(state, stop, state.update)
@@ -510,7 +504,7 @@ def _converged(state: RunState, entropy: Series) -> Problem:
 
 def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
     reported = {stop.update for stop in state.early_stops.items}
-    lately = sum(0 <= update - number < STOPPED_LATELY for number in reported)
+    lately = sum(0 <= update - number < LATELY for number in reported)
     return of_policy(
         code=_STOPPED,
         severity="info",
@@ -518,7 +512,7 @@ def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
         at=stop.at,
         message=f"early stop worked: KL {stop.kl_divergence:.4f} at target {stop.target:g}",
         hint="nothing is wrong; where most updates stop early, a lower learning rate wastes fewer epochs",
-        factors=(f"{lately} of the last {STOPPED_LATELY} updates",),
+        factors=(f"{lately} of the last {LATELY} updates",),
     )
 
 

@@ -3,8 +3,7 @@
 A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
 stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong: the return
 shows whether it did. Where it rises or is at its best a row beyond its limit is info, and a warning where the
-breach is gross. Where it fell, stands still or is not sent, a row is as bad as its limit, but for the loss of
-the critic and an estimate of KL, which healthy runs that stand still carry beyond theirs. Little entropy at
+breach is gross. Where it fell, stands still or is not sent, a row is as bad as its limit. Little entropy at
 the best return is a task that is solved.
 
 A breach is gross by its own size (more than a nat of KL), whatever the run is like; after the warm-up it is
@@ -19,7 +18,6 @@ from typing import Final
 import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, Limit, Limits, Metric, Scope, Side
-from overwatch.catalog.moves import KL_K1
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
@@ -208,10 +206,8 @@ MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that mean nothing for a critic that has learned nothing yet."""
-EXCUSED: Final = (KL, KL_K1, CLIP_FRACTION, GRAD_NORM, *CRITIC)
+EXCUSED: Final = (KL, CLIP_FRACTION, GRAD_NORM, *CRITIC)
 """Rows that may be as they like while the return is at its best; others are wrong in themselves."""
-HARMLESS: Final = {Outlook.GOOD: EXCUSED, Outlook.FLAT: (VALUE_LOSS, KL_K1)}
-"""Rows that are info then; those of a flat return are beyond in more healthy trainings than broken ones."""
 GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
@@ -253,9 +249,10 @@ def _problem(state: RunState, row: Metric, series: Series, stands: Standing, *, 
     bad = _bad(series, row.hold[1])
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     severity = "critical" if critical else "warning"
-    if not gross and row in HARMLESS.get(stands.outlook, ()):
+    good = stands.outlook is Outlook.GOOD
+    if good and not gross and row in EXCUSED:
         severity = "info"
-    elif stands.outlook is Outlook.GOOD or (critical and _makes_no_large_step(state, row)):
+    elif good or (critical and _makes_no_large_step(state, row)):
         severity = "warning"
     return of_policy(
         code=row_code(row),
@@ -280,7 +277,11 @@ def is_judged(state: RunState, fleet: Fleet, stands: Standing, row: Metric, seri
     varies = returns_vary(state, fleet)
     if not targets_vary(state) or (stands.outlook is Outlook.GOOD and not varies):
         return False
-    return varies if row is EXPLAINED_VARIANCE else not _explains_well(state)
+    if row is EXPLAINED_VARIANCE:
+        return varies
+    newest = median(known_values(series)[-NEWEST:])
+    # A critic that errs less than before it learned anything has not failed, whatever its usual is.
+    return not _explains_well(state) and (newest or 0.0) > (series.first or 0.0)
 
 
 def _critic_has_learned(state: RunState) -> bool:

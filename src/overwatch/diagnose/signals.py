@@ -483,7 +483,7 @@ SPIKES_NEED: Final = 20
 """Updates that make the median."""
 SEVERAL: Final = 3
 LATELY: Final = 5
-"""Updates for which a spike is shown."""
+"""Updates for which what passed is shown: a spike, a stop, a recompile."""
 
 
 def gradient_spikes(state: RunState) -> Problem | None:

@@ -69,7 +69,7 @@ def http(url: str, body: bytes | None = None, method: str | None = None, **heade
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     requested = urllib.request.Request(url, data=body, headers=named, method=method)  # noqa: S310 a test's own server
     try:
-        with urllib.request.urlopen(requested, timeout=10) as answer:  # noqa: S310 as above
+        with urllib.request.urlopen(requested, timeout=30) as answer:  # noqa: S310 as above
             return Reply(status=answer.status, headers=dict(answer.headers), body=answer.read())
     except urllib.error.HTTPError as error:
         with error:

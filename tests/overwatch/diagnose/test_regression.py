@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overwatch.diagnose.hacking import CERTAIN, Beside
+from overwatch.diagnose.hacking import CERTAIN, fit
 from tests.overwatch.diagnose.paid import noise
 
 
@@ -14,7 +14,7 @@ def test_a_slope_is_that_of_ordinary_least_squares() -> None:
     y = 3 * x - 2e-6 * other + dice.normal(size=50)
     known = np.linalg.lstsq(np.column_stack([np.ones(50), other, x]), y, rcond=None)[0]
 
-    found = Beside(x.tolist(), [other.tolist()]).fit(y.tolist())
+    found = fit(x.tolist(), y.tolist(), [other.tolist()])
 
     assert found is not None
     assert found.slope == pytest.approx(known[2])
@@ -25,11 +25,11 @@ def test_what_never_differs_has_no_slope() -> None:
     """Nor what follows from the other columns, nor too few values; an exact line is as sure as can be."""
     times = [float(n) for n in range(40)]
 
-    assert Beside(times).fit([5.0] * 40) is None
-    assert Beside([1.0] * 40).fit(times) is None
-    assert Beside(times, [[2 * at + 1 for at in times]]).fit(times) is None
-    assert Beside(times[:2]).fit(times[:2]) is None
-    exact = Beside(times).fit([3 - 2 * at for at in times])
+    assert fit(times, [5.0] * 40) is None
+    assert fit([1.0] * 40, times) is None
+    assert fit(times, times, [[2 * at + 1 for at in times]]) is None
+    assert fit(times[:2], times[:2]) is None
+    exact = fit(times, [3 - 2 * at for at in times])
     assert exact is not None
     assert exact.sure == -CERTAIN
 
@@ -37,8 +37,8 @@ def test_what_never_differs_has_no_slope() -> None:
 @pytest.mark.parametrize(("alike", "most"), [(0.0, 0.02), (0.5, 0.03), (0.9, 0.06)])
 def test_noise_has_a_sure_slope_no_more_often_than_chance_allows(alike: float, most: float) -> None:
     """Three standard errors in one of 370 for independent values; echoes make the error grow."""
-    line = Beside([float(n) for n in range(64)])
-    fits = [line.fit(noise(64, seed, alike).tolist()) for seed in range(200)]
+    times = [float(n) for n in range(64)]
+    fits = [fit(times, noise(64, seed, alike).tolist()) for seed in range(200)]
 
     assert sum(found is None or abs(found.sure) > 3 for found in fits) / 200 <= most
 
@@ -49,7 +49,7 @@ def test_a_draw_that_moves_all_hides_no_slope() -> None:
     draw = dice.uniform(-50, 50, 64)
     y = 0.2 * np.arange(64) + draw + 0.5 * dice.normal(size=64)
     times = [float(n) for n in range(64)]
-    beside, alone = Beside(times, [draw.tolist()]).fit(y.tolist()), Beside(times).fit(y.tolist())
+    beside, alone = fit(times, y.tolist(), [draw.tolist()]), fit(times, y.tolist())
 
     assert beside is not None
     assert alone is not None

@@ -15,6 +15,7 @@ USEFUL: Final = "overwatch:run_useful:now"
 """Recorded: 1 while a run is useful, 0 while it is not; see `recorded`."""
 IS_LIVE: Final = f'max {BY_RUN} ({STATUS}{{state=~"live|slow|catching_up"}}) == 1'
 _BEYOND: Final = 'overwatch_policy_updates_beyond_limit_total{metric="kl_divergence",level="critical"}'
+_WARNED: Final = 'overwatch_findings{severity!="info"}'
 UPDATES_TOTAL: Final = "overwatch_run_updates_total"
 _LABELS: Final = 'job="t",instance="a",rl_run_id="RUN"'
 
@@ -67,14 +68,16 @@ def risen(items: Iterable[str], prefix: str, seconds: int) -> str:
     return " + ".join(f"sum by (job) (increase({prefix}_{one}_total[{span(seconds)}]))" for one in items)
 
 
-def pair_expr(share: float, long_s: int, short_s: int) -> str:
-    """Whether more than a share of the updates was outside, over a long window and still over a short one."""
-    parts = [
-        f"{_rise(_BEYOND, window)} / {_rise(UPDATES_TOTAL, window)} > {share:.4g}"
-        for window in (long_s, short_s)
-    ]
-    parts.append(f"{_rise(UPDATES_TOTAL, long_s)} >= {UPDATES}")
-    return "(\n  " + "\n  and ".join(parts) + "\n)"
+def burn_expr(pairs: Iterable[tuple[float, int, int]]) -> str:
+    """Whether more than a share of updates was outside, over both windows, and a finding warns."""
+    windows = []
+    for share, *both in pairs:
+        parts = [
+            f"{_rise(_BEYOND, window)} / {_rise(UPDATES_TOTAL, window)} > {share:.4g}" for window in both
+        ]
+        parts.append(f"{_rise(UPDATES_TOTAL, both[0])} >= {UPDATES}")
+        windows.append("(\n  " + "\n  and ".join(parts) + "\n)")
+    return "(\n" + "\nor\n".join(windows) + f"\n)\nand on (rl_run_id) max {BY_RUN} ({_WARNED}) > 0"
 
 
 def useless_expr(share: float, long_s: int, short_s: int) -> str:
@@ -92,10 +95,7 @@ def _rise(series: str, seconds: int) -> str:
     return f"sum {BY_RUN} (increase({series}[{span(seconds)}]))"
 
 
-def burn_inputs(beyond: str) -> tuple[Input, ...]:
-    """Updates of a run, of which some are beyond the limit."""
-    labels = f'{_LABELS},metric="kl_divergence",level="critical"'
-    return (
-        Input(f"overwatch_policy_updates_beyond_limit_total{{{labels}}}", beyond),
-        reported(UPDATES_TOTAL, "0+40x400"),
-    )
+def burn_inputs(warned: str) -> tuple[Input, ...]:
+    """Updates that are all beyond the limit, and whether a finding warns of it."""
+    beyond, always = _BEYOND.replace("{", f"{{{_LABELS},"), "0+40x400"
+    return Input(beyond, always), reported(UPDATES_TOTAL, always), reported("overwatch_findings", warned)

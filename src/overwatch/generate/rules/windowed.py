@@ -8,9 +8,9 @@ from overwatch.generate.rules.series import (
     BY_RUN,
     IS_LIVE,
     USEFUL,
+    burn_expr,
     burn_inputs,
     in_state,
-    pair_expr,
     recorded,
     reported,
     useless_expr,
@@ -35,22 +35,22 @@ _Pairs: TypeAlias = tuple[tuple[float, int, int], ...]
 
 
 def _paces(pairs: _Pairs, budget: float) -> str:
-    return " or ".join(
+    paces = " or ".join(
         f"{pace * budget:.0%} over {span(long)} and {span(short)}" for pace, long, short in pairs
     )
+    return f"Fires at {paces}; {budget:.0%} over a run is what may be."
 
 
 def _useless(word: str, pairs: _Pairs, plan: Plan) -> Alert:
     """Too large a share of a run's time without useful updates, at either of two paces."""
-    budget = plan.useless
     return Alert(
         code="useful-time-burn",
         word=word,
         area=Area.RUN,
-        expr="\nor\n".join(useless_expr(pace * budget, long, short) for pace, long, short in pairs),
+        expr="\nor\n".join(useless_expr(pace * plan.useless, long, short) for pace, long, short in pairs),
         hold_s=plan.hold(300),
         summary="A run spends too much of its time without useful updates.",
-        more=f"Fires at {_paces(pairs, budget)}; {budget:.0%} over a run is what may be.",
+        more=_paces(pairs, plan.useless),
         bad=(recorded(USEFUL, "0"),),
         good=(recorded(USEFUL, "1"),),
     )
@@ -62,12 +62,12 @@ def _burn(word: str, pairs: _Pairs, plan: Plan) -> Alert:
         code="trust-region-burn",
         word=word,
         area=Area.POLICY,
-        expr="\nor\n".join(pair_expr(pace * plan.budget, long, short) for pace, long, short in pairs),
+        expr=burn_expr([(pace * plan.budget, long, short) for pace, long, short in pairs]),
         hold_s=plan.hold(60),
         summary="Too many updates of a run are outside its trust region.",
-        more=f"Fires at {_paces(pairs, plan.budget)}; {plan.budget:.0%} over a run is what may be.",
-        bad=burn_inputs("0+40x400"),
-        good=burn_inputs("0x400"),
+        more=_paces(pairs, plan.budget),
+        bad=burn_inputs("1"),
+        good=burn_inputs("0"),
         lead=1,
     )
 
