@@ -171,10 +171,10 @@ PROOFS: Final = (
         "RewardCollapse",
     ),
     _proof(
-        _trainer("fading", "bandit", "--fault fading --updates 110"),
-        "what is paid becomes less, update by update",
-        "SlowDrift",
+        _trainer("aimless", "bandit", "--fault noise --at 0 --lr 30 --entropy 4 --target-kl 50 --updates 60"),
+        "nothing that it does changes what is paid, and the learning rate is far too high",
         "PolicyEntropy",
+        "PolicyExplainedVariance",
     ),
     _proof(
         _trainer("frozen", "bandit", "--fault noise --lr 300 --at 0 --updates 40"),
@@ -211,7 +211,7 @@ PROOFS: Final = (
         "PolicyKlK1",
     ),
     _proof(
-        _trainer("tilted", "bandit", "--fault tilted --entropy 1 --at 25"),
+        _trainer("tilted", "bandit", "--fault tilted --entropy 1 --at 25 --only kl_div"),
         "probabilities differ between acting and learning",
         "PolicyKlDivergence",
         "TrustRegionBurnFast",
@@ -219,7 +219,9 @@ PROOFS: Final = (
     ),
     _proof(
         _trainer(
-            "leaping", "bandit", "--fault rare --at 0 --lr 30 --target-kl 50 --entropy 0.3 --updates 35"
+            "leaping",
+            "bandit",
+            "--fault rare --at 0 --lr 30 --target-kl 50 --entropy 0.3 --updates 60 --pace 0.3 --only ratio_m",
         ),
         "what is paid changes every four updates, and the learning rate is far too high",
         "PolicyRatioMax",
@@ -234,14 +236,17 @@ PROOFS: Final = (
         _trainer("loud", "bandit", "--fault louder --raw --entropy 2 --lr 0.1 --updates 62"),
         "rewards become noise, a little at a time learned from",
         "PolicyGradNorm",
+    ),
+    _proof(
+        _trainer("noisy", "bandit", "--fault noisy --lr 0.001 --pace 0.3 --only value"),
+        "rewards become noisier, and the policy hardly learns",
         "PolicyValueLoss",
     ),
     _proof(
         _trainer("louder", "bandit", "--fault louder --raw --entropy 2"),
         "rewards become noise, and advantages are not normalised",
-        "UpdateShock",
         "PolicyClipFraction",
-        "PolicyExplainedVariance",
+        "SlowDrift",
     ),
     _proof(
         _trainer("outliers", "bandit", "--fault outliers --raw --entropy 2 --lr 0.05 --updates 110"),
@@ -249,7 +254,11 @@ PROOFS: Final = (
         "GradientSpikes",
     ),
     _proof(
-        _trainer("shuffled", "bandit", "--fault shuffled --entropy 2 --updates 75"),
+        _trainer(
+            "shuffled",
+            "bandit",
+            "--fault shuffled --entropy 2 --at 61 --updates 90 --pace 0.5 --only expl,value",
+        ),
         "what is paid changes places, and the critic no longer learns",
         "CriticFailing",
     ),

@@ -121,12 +121,6 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         summary="The critic of a run explains nothing and its loss is high.",
     ),
     FindingAlert(
-        code="update-shock",
-        area=_POLICY,
-        hold_s=120,
-        summary="One update of a run shook several numbers at once.",
-    ),
-    FindingAlert(
         code="reward-collapse", area=_POLICY, hold_s=120, summary="The return of a whole fleet fell."
     ),
     FindingAlert(

@@ -187,13 +187,6 @@ COMPOUNDS: Final = (
         hint="lower the learning rate or the number of epochs, or set target_kl",
     ),
     Compound(
-        code="update-shock",
-        needs=(frozenset({KL_SPIKE}), frozenset({GRAD_NORM.short, VALUE_LOSS.short, KL.short})),
-        takes=frozenset({KL_SPIKE, GRAD_NORM.short, VALUE_LOSS.short, KL.short}),
-        words="one update shook the policy",
-        hint="look at its batch for outliers; set target_kl; wait for the critic to follow",
-    ),
-    Compound(
         code="critic-failing",
         needs=(frozenset({EXPLAINED_VARIANCE.short}), frozenset({VALUE_LOSS.short})),
         takes=frozenset({EXPLAINED_VARIANCE.short, VALUE_LOSS.short}),

@@ -19,7 +19,7 @@ from tests.live.trainers.reporting import reporting
 Array = npt.NDArray[np.float64]
 CONTEXTS, ARMS, BATCH = 4, 4, 256
 FAULTS = (
-    "none", "worthless", "fading", "noise", "louder", "rare", "shuffled", "infinite", "masked", "tilted",
+    "none", "worthless", "noise", "noisy", "louder", "rare", "shuffled", "infinite", "masked", "tilted",
     "outliers", "hot", "detached", "runaway", "proxy", "names", "stopped",
 )  # fmt: skip
 
@@ -68,10 +68,10 @@ def collect(policy: Policy, chance: np.random.Generator, fault: str, age: int) -
     match fault:
         case "worthless":
             rewards -= right
-        case "fading":
-            rewards -= 0.01 * age
         case "noise":
             rewards = chance.normal(0.0, 1.0, BATCH)
+        case "noisy":
+            rewards += chance.normal(0.0, 1.5, BATCH)
         case "louder":
             rewards += chance.normal(0.0, 10.0, BATCH)
         case "infinite" if age % 5 < 3:
@@ -162,6 +162,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--target-kl", type=float, help="declared, and limits nothing")
     parser.add_argument("--anneal", type=int, default=0, help="updates until the rate is 0")
     parser.add_argument("--preset", default="ppo")
+    parser.add_argument("--only", default=("",), type=lambda words: tuple(words.split(",")), help="rows sent")
     parser.add_argument("--raw", dest="normalise", action="store_false", help="leave advantages as they are")
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--at", type=int, default=50, help="update from which on the fault is there")
@@ -181,6 +182,7 @@ def train(flags: argparse.Namespace, report: Callable[[int, dict[str, float]], N
         critic = {"runaway": 2.3, "shuffled": 0.0}.get(fault, flags.critic_lr)
         policy.apart = {"masked": 40.0, "tilted": 2.2}.get(fault, 0.0)
         reported = learn(policy, batch, flags, (rate, critic))
+        reported = {name: value for name, value in reported.items() if name.startswith(flags.only)}
         if flags.fault == "proxy":
             reported |= {
                 "proxy_return": float(batch.rewards.mean()),

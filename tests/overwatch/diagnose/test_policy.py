@@ -120,17 +120,6 @@ def test_a_spike_that_was_stopped_in_time_is_none() -> None:
     assert run.severities() == {"early-stop": "info"}
 
 
-def test_a_shock_takes_its_symptoms() -> None:
-    """A spike, then gradients that have not recovered: one finding names the update as the cause."""
-
-    def rows(number: int) -> dict[str, float]:
-        return {"kl_divergence": 0.4} if number == 41 else {"grad_norm": 6.0} if number > 41 else {}
-
-    run = Watched().updates(range(1, 46), rows)
-
-    assert run.severities() == {"update-shock": "warning"}
-
-
 def test_advantages_that_explode_are_found() -> None:
     """Forty times their own median, in any preset."""
     wild: Rows = lambda n: {"advantage_std": (1.0 if n < 41 else 45.0) * wobble(n)}  # noqa: E731 as above

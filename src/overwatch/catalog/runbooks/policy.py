@@ -108,12 +108,6 @@ ENTRIES: Final = (
         act="Lower the learning rate or the number of epochs, or declare `target_kl` and stop early.",
     ),
     Runbook(
-        code="update-shock",
-        means="One update moved the policy far, and the critic or the gradients have not recovered since.",
-        confirm="A spike of KL just before value loss or gradient rose.",
-        act="Look at that update's batch for outliers; set `target_kl`; where returns fall, go back.",
-    ),
-    Runbook(
         code="critic-failing",
         means="The critic's loss is high and it explains nothing, while there is something to explain.",
         confirm="Explained variance below 0 for five updates, value loss several times its own median.",
