@@ -5,14 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from overwatch_rl.algorithms.distributions import Categorical
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig, loss
-from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
-from overwatch_rl.types import Box, Rollout, WorldSpec
+from overwatch_rl.types import Box, WorldSpec
 from tests.overwatch_rl.algorithms.small import (
     CODES,
     MOVES,
@@ -23,42 +20,12 @@ from tests.overwatch_rl.algorithms.small import (
     same,
     world_spec,
 )
-from tests.overwatch_rl.algorithms.test_returns import ENVS
-from tests.overwatch_rl.algorithms.test_returns import rollout as numbers
 
 SPECS = [
     world_spec(),
     world_spec(MOVES, CODES),
     world_spec(Box(low=(-1.0, -1.0), high=(1.0, 1.0)), VECTOR),
 ]
-
-
-def v_trace(data: Rollout, following: Tensor, trust: Tensor, config: ReturnsConfig, env: int) -> list[float]:
-    """The definition (Espeholt et al. 2018, equation 1 and remark 2): a sum over all later errors."""
-    found = []
-    for start in range(len(data.rewards)):
-        total, product = float(data.values[start, env]), 1.0
-        for step in range(start, len(data.rewards)):
-            error = data.rewards[step, env] + config.gamma * following[step, env] - data.values[step, env]
-            total += product * float(trust[step, env]) * float(error)
-            product *= config.gamma * config.lam * float(trust[step, env])
-            if data.terminated[step, env] | data.truncated[step, env]:
-                break
-        found.append(total)
-    return found
-
-
-@given(seed=st.integers(0, 1000), gamma=st.floats(0, 1), lam=st.floats(0, 1))
-def test_targets_equal_the_definition_of_v_trace(seed: int, gamma: float, lam: float) -> None:
-    """For random data with both kinds of ends: the value and `trust` times the advantage."""
-    config = ReturnsConfig(gamma=gamma, lam=lam)
-    data, last, final = numbers(seed)
-    trust = torch.rand(data.rewards.shape, generator=torch.Generator().manual_seed(seed + 1)).double()
-    following = following_values(data, last, final)
-    found = data.values + trust * advantages(data, following, config, trust)
-
-    expected = torch.tensor([v_trace(data, following, trust, config, env) for env in range(ENVS)]).T
-    assert torch.allclose(found, expected.double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("spec", SPECS)
