@@ -30,7 +30,7 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
     ),
     "gym.results": SyncPoint(
         where="worlds/gym.py",
-        why="what Gymnasium's envs return goes to the device, in one packed copy",
+        why="what Gymnasium's envs show goes to the device",
         how_often="once a step, in worlds gym:* only",
     ),
     "ppo.early_stop": SyncPoint(

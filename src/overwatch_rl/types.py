@@ -77,6 +77,8 @@ class Factored:
 
     def unpack(self, flat: Tensor) -> list[Tensor]:
         """The heads of a flat tensor B L: operations B P, then for each argument B P C."""
+        if self.num_heads == 1:
+            return [flat]
         blocks = torch.split(flat, list(self.sizes), dim=1)
         choices = [len(head.labels) for head in self.heads[1:]]
         return [

@@ -40,6 +40,8 @@ def test_a_run_is_kept_with_its_algorithm(folder: Path) -> None:
     assert "value_loss" in rows[0]
     evaluated = run("evaluate", folder, "--episodes", "2", "--json")
     assert json.loads(evaluated.output)["policy"]["return"] > 0
+    titles = run("evaluate", folder, "--episodes", "2").output.splitlines()[0].split()
+    assert titles == ["policy", "return", "metric"]
 
 
 def test_a_run_goes_on_and_its_settings_may_not_differ(folder: Path, tmp_path: Path) -> None:

@@ -5,12 +5,11 @@ but under a named `sync_point`. An algorithm must not know worlds, storage or te
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from overwatch.events import Event
 from overwatch_rl.types import Decision, Observation, Rollout, Stats
 
 PRECISIONS: Final = ("fp32", "bf16")
@@ -44,6 +43,8 @@ class Learner(Protocol[R_contra, B]):
 
     plan: Plan
     """How it computes now."""
+    config: Any
+    """How it learns."""
 
     def follow(self, plan: Plan) -> None:
         """Compute by another plan from now on."""
@@ -55,10 +56,6 @@ class Learner(Protocol[R_contra, B]):
 
     def update(self, batch: B) -> Stats:
         """Learn; scalars on the device by short catalogue name."""
-        ...
-
-    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
-        """What the numbers of an update show to have happened; takes out of `values` what only they need."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -37,9 +37,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from overwatch.catalog import Scope
-from overwatch.catalog.policy import GRAD_NORM
-from overwatch.events import Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.gate import averaged, gated_step
@@ -313,14 +310,6 @@ class GRPO:
             "clip_range": torch.tensor(config.clip),
         }
         return diagnostics.merged([batch.stats, seen.stats(config), own])
-
-    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:  # noqa: ARG002 PPO's
-        """Minibatches whose gradients were not finite."""
-        count = round(values.pop("minibatches_not_finite"))
-        if not count:
-            return []
-        kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
-        return [NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `reference.*`, `optimizer.*` (parameter, then moment), `version`, `order`."""

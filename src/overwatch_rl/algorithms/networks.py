@@ -9,7 +9,7 @@ Shape letters as in `types`: B rows, S the shape of an observation, L outputs, P
 M memory; W units of a layer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, cast, runtime_checkable
 
 import torch
@@ -76,10 +76,8 @@ class Mlp(nn.Module):
         """From B S to outputs B L and values B."""
         flat = self.encode(features).flatten(1)
         *hidden, last = self.actor
-        found = flat
-        for layer in hidden:
-            found = layer(found)
-        return _fp32(last, found), _fp32(self.value, self.critic(flat)).squeeze(-1)
+        outputs = _fp32(last, _through(hidden, flat))
+        return outputs, _fp32(self.value, _through(self.critic, flat)).squeeze(-1)
 
     def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
         """One, of all heads."""
@@ -301,9 +299,25 @@ def action_values(
 
 
 def _fp32(layer: nn.Module, hidden: Tensor) -> Tensor:
-    with torch.autocast(hidden.device.type if hidden.device.type != "meta" else "cpu", enabled=False):
-        found: Tensor = layer(hidden.float())
+    kind = hidden.device.type if hidden.device.type != "meta" else "cpu"
+    found: Tensor
+    if not torch.is_autocast_enabled(kind):
+        found = layer.forward(hidden)
         return found
+    with torch.autocast(kind, enabled=False):
+        found = layer(hidden.float())
+        return found
+
+
+def _through(layers: Iterable[nn.Module], found: Tensor) -> Tensor:
+    """Layer by layer, without the calls of modules, which cost as much as small layers."""
+    if torch.is_autocast_enabled(found.device.type if found.device.type != "meta" else "cpu"):
+        for layer in layers:
+            found = layer(found)
+        return found
+    for layer in layers:
+        found = layer.forward(found)
+    return found
 
 
 def _hidden(width: int, generator: torch.Generator) -> list[nn.Module]:

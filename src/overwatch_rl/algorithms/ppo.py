@@ -41,15 +41,13 @@ Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update, or th
 import copy
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 
-from overwatch.catalog import Scope
-from overwatch.catalog.policy import GRAD_NORM
-from overwatch.events import EarlyStopped, Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch, Sequences
@@ -292,9 +290,11 @@ class PPO:
         with self._precision():
             return self._forward(seen)
 
-    def _precision(self) -> torch.autocast:
+    def _precision(self) -> AbstractContextManager[object]:
+        if self.plan.precision == "fp32":
+            return nullcontext()
         kind = "cpu" if self.device.type == "meta" else self.device.type
-        return torch.autocast(kind, dtype=torch.bfloat16, enabled=self.plan.precision == "bf16")
+        return torch.autocast(kind, dtype=torch.bfloat16)
 
     def _unrolled(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As `outputs`, of T B S step by step with a memory: T B L, T B, and the memory after each, T B M."""
@@ -315,18 +315,18 @@ class PPO:
         outputs, values, memories = self._unrolled(features[None], memory, begins)
         return outputs[0], values[0], memories[0]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Decision:
         """Actions with their log-probabilities and values; drawn, or the likeliest."""
         outputs, values, memory = self._now(observation.features, observation.memory)
-        judged = self.actions.sample(outputs, observation.mask, generator, greedy=greedy)
+        sampled = self.actions.sample(outputs, observation.mask, generator, greedy=greedy)
         return Decision(
-            actions=judged.actions,
-            log_probs=judged.log_probs,
+            actions=sampled.actions,
+            log_probs=sampled.log_probs,
             values=self._raw(values),
-            choices=None if judged.ops is None else judged.ops.exp(),
+            choices=None if sampled.ops is None else sampled.ops.exp(),
             memory=memory,
         )
 
@@ -518,30 +518,6 @@ class PPO:
                 if gradient is not None:
                     squares.index_add_(0, heads, gradient.view(len(heads), -1).square().sum(dim=1))
         return squares.sqrt()
-
-    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
-        """An early stop, and minibatches whose gradients were not finite."""
-        not_finite = round(values.pop("minibatches_not_finite"))
-        skipped = round(values["minibatches_skipped"]) - not_finite
-        found: list[Event] = []
-        if skipped and self.config.target_kl is not None:
-            stop = EarlyStopped(
-                at=at_ns,
-                update=index,
-                epoch=self.config.epochs - skipped // self.config.minibatches,
-                kl_divergence=values["kl_joint"],
-                target=self.config.target_kl,
-                minibatches_skipped=skipped,
-            )
-            found.append(stop)
-        if not_finite:
-            kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
-            found.append(
-                NonFiniteSeen(
-                    at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=not_finite
-                )
-            )
-        return found
 
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `optimizer.*` (number of the parameter, then the moment), `updates` and `order`."""

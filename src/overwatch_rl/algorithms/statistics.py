@@ -4,8 +4,9 @@ Rules: statistics are over all ranks; nothing is read from the device; an update
 every tensor bit-unchanged. Must not know losses or worlds.
 
 Source: van Hasselt et al. 2016, "Learning values across many orders of magnitude" (PopArt); the moments of
-Adam are rescaled with the weights, so that the next step is the one it would have been. Moments of parts are
-joined as in Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample variances".
+Adam are rescaled with the weights, so that the next step is the one it would have been. Moments of
+rollouts are joined as in Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample
+variances".
 
 Shapes: B rows, S an observation.
 """
@@ -27,18 +28,26 @@ _REACH: Final = 10.0
 """Deviations at which a normalised observation is cut off."""
 
 
-def moments(values: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """Count, mean and variance of the rows of all ranks in float64; values: B or B S."""
+def moments(values: Tensor, ranks: Ranks, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Count, mean and variance of the rows of all ranks in float64; values: B or B S.
+
+    `rows`: B bool, those that count; of none of them the mean is 0.
+    """
     values = values.double()
-    count = torch.full_like(values[0], len(values))
-    mean, variance = values.mean(dim=0), values.var(dim=0, unbiased=False)
-    if ranks.size == 1:
-        return count, mean, variance
-    count, total, square = ranks.sum(
-        torch.stack([count, count * mean, count * (variance + mean.square())])
-    ).unbind()
-    mean = total / count
-    return count, mean, (square / count - mean.square()).clamp(min=0.0)
+    if rows is None:
+        if ranks.size == 1:
+            return (
+                torch.full_like(values.flatten()[0], len(values)),
+                values.mean(dim=0),
+                values.var(dim=0, unbiased=False),
+            )
+        rows = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    wide = rows.view(-1, *(1,) * (values.dim() - 1))
+    count = ranks.sum(rows.sum().double())
+    least = count.clamp(min=1.0)
+    mean = ranks.sum(torch.where(wide, values, 0.0).sum(dim=0)) / least
+    # Around the mean of all ranks: far from 0 a mean of squares less the square of the mean is rounding.
+    return count, mean, ranks.sum(torch.where(wide, values - mean, 0.0).square().sum(dim=0)) / least
 
 
 class PopArt(nn.Module):
@@ -124,10 +133,9 @@ class Normaliser(nn.Module):
 
     @torch.no_grad()
     def update(self, features: Tensor, ranks: Ranks) -> None:
-        """Take in rows, B S; rows of which any number is not finite move nothing."""
-        rows, mean, variance = moments(features, ranks)
-        count = rows.flatten()[0]
-        go = torch.isfinite(mean).all() & torch.isfinite(variance).all()
+        """Take in rows, B S; one of which any number is not finite moves nothing, the others do."""
+        count, mean, variance = moments(features, ranks, torch.isfinite(features).all(dim=1))
+        go = count > 0
         total = self.count + count
         apart = mean - self.mean
         spread = (self.count * self.variance + count * variance) / total

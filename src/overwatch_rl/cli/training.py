@@ -40,6 +40,10 @@ EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
 
 
+_COLUMNS: Final = (("metric", ".3f"), ("fossils", ".2f"))
+"""Beside the return, in worlds that have them."""
+
+
 class _Episodes(TypedDict):
     """What an evaluation plays."""
 
@@ -278,14 +282,12 @@ def evaluate(
         click.echo(json.dumps(rows, indent=2))
         return
     width = max(12, *map(len, rows))
-    click.echo(f"{'policy':{width}}  {'return':>17}  {'metric':>6}  {'fossils':>7}")
+    columns = [(name, form) for name, form in _COLUMNS if name in next(iter(rows.values()))]
+    click.echo("  ".join([f"{'policy':{width}}", f"{'return':>17}", *(f"{name:>7}" for name, _ in columns)]))
     for name, row in rows.items():
         spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}"
-        metric, fossils = (
-            f"{row[own]:{form}}" if own in row else "–"
-            for own, form in (("metric", ".3f"), ("fossils", ".2f"))
-        )
-        click.echo(f"{name:{width}}  {spread:>17}  {metric:>6}  {fossils:>7}")
+        cells = (f"{row[own]:{form}}" for own, form in columns)
+        click.echo("  ".join([f"{name:{width}}", f"{spread:>17}", *(f"{cell:>7}" for cell in cells)]))
 
 
 def _evaluate(

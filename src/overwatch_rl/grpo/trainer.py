@@ -19,6 +19,7 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.base import Judged
 from overwatch_rl.grpo.decoding import decode_batch
 from overwatch_rl.training.delivery import Delivered, Delivery
+from overwatch_rl.training.events import events_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Stats
 
@@ -201,7 +202,7 @@ class GrpoTrainer:
 
     def _deliver(self, delivered: Delivered) -> None:
         values = dict(delivered.values)
-        for event in self.algorithm.events(delivered.index, values, time.time_ns()):
+        for event in events_of(self.algorithm.config, delivered.index, values, time.time_ns()):
             self._reporter.fact(event)
         self._score = values["return"]
         self._reporter.update(delivered.index, values)

@@ -36,6 +36,7 @@ from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.delivery import Delivered, Delivery
+from overwatch_rl.training.events import events_of
 from overwatch_rl.training.experience import SUMMARY, encoding_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Rollout, Stats, WorldSpec
@@ -445,7 +446,7 @@ class LearnerLoop:
         """Report the numbers of an update that have come, and do what they ask for."""
         values = dict(delivered.values)
         not_finite = round(values.get("minibatches_not_finite", 0.0))
-        for event in self.algorithm.events(delivered.index, values, time.time_ns()):
+        for event in events_of(self.algorithm.config, delivered.index, values, time.time_ns()):
             self._reporter.fact(event)
         self._score = values.get("return", self._score)
         self._loss = values.get("total_loss", self._loss)

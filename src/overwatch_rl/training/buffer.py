@@ -1,127 +1,123 @@
-"""Storage for one rollout, allocated once and filled step by step on its device.
+"""Storage for one rollout, allocated with its first step and filled step by step where each column is made.
 
 Rules: nothing grows, nothing is copied out: a `Rollout` is a view and holds until the next step is stored;
-nothing is read from the device. Must not know how data is made or used.
+nothing is read from the device. A column that a world makes on the host is filled through NumPy, without a
+call of torch, and goes to the device once a rollout. Must not know how data is made or used.
 
 Shapes: T steps, N envs, S an observation, L outputs, H heads, F places an env for final observations.
 """
 
 import math
 from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from overwatch_rl.types import Box, Decision, Observation, Rollout, Step, WorldSpec
+from overwatch_rl.types import Decision, Observation, Rollout, Step, WorldSpec
+
+_ROWS: Final = ("actions", "rewards", "terminated", "truncated")
+
+
+class _Column(NamedTuple):
+    tensor: Tensor
+    rows: Any
+    """What its rows are written through: the tensor, or on the host its memory as an array."""
 
 
 class RolloutBuffer:
-    """T steps of N envs."""
+    """T steps of N envs, for an algorithm on a device."""
 
-    def __init__(self, spec: WorldSpec, num_steps: int, num_envs: int, device: torch.device) -> None:
-        shape = (num_steps, num_envs)
+    def __init__(self, spec: WorldSpec, num_steps: int, device: torch.device) -> None:
         self._num_steps = num_steps
         self._device = device
-        observation, action = spec.observation, spec.action
-        self._features = torch.zeros(*shape, *observation.shape, dtype=observation.dtype, device=device)
-        self._mask: Tensor | None = None
-        width, kind = (
-            (action.num_outputs, torch.float32)
-            if isinstance(action, Box)
-            else (action.num_heads, torch.int64)
-        )
-        self._actions = torch.zeros(*shape, width, dtype=kind, device=device)
-        self._log_probs = torch.zeros(*shape, action.num_heads, device=device)
-        self._values, self._rewards = (torch.zeros(shape, device=device) for _ in range(2))
-        self._terminated, self._truncated = (
-            torch.zeros(shape, dtype=torch.bool, device=device) for _ in range(2)
-        )
         # Truncations of one env are at least a horizon apart, so these places always suffice.
-        places = 0 if spec.horizon is None else math.ceil(num_steps / spec.horizon)
-        self._final = torch.zeros(
-            places, num_envs, *observation.shape, dtype=observation.dtype, device=device
-        )
-        self._final_at = torch.full((places, num_envs), num_steps, device=device)
-        self._finals = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        self._columns: dict[str, Tensor] = {}
+        self._places = 0 if spec.horizon is None else math.ceil(num_steps / spec.horizon)
+        self._own: dict[str, _Column] = {}
+        self._columns: dict[str, _Column] = {}
+        self._final: tuple[Tensor, Tensor, Tensor] | None = None
+        """F+1 N S, F+1 N and N: final observations, the step of each, and how many each env has."""
         self._memory: Tensor | None = None
         self.filled = 0
 
     def clear(self) -> None:
         """Begin a new rollout in the same storage."""
         self.filled = 0
-        self._final_at.fill_(self._num_steps)
-        self._finals.zero_()
+        if self._final is not None:
+            _, final_at, counts = self._final
+            final_at.fill_(self._num_steps)
+            counts.zero_()
 
     def store(self, seen: Observation, decision: Decision, step: Step, columns: Mapping[str, Tensor]) -> None:
         """Keep one step, with columns beside the world's own; raises `IndexError` when full."""
         if self.filled == self._num_steps:
             raise IndexError(f"the buffer holds {self._num_steps} steps and is full; clear it first")
-        row = self.filled
-        self._memory = seen.memory if row == 0 else self._memory
-        self._features[row] = seen.features
+        if self.filled == 0:
+            self._memory = seen.memory
+        own = {
+            "features": seen.features, "actions": decision.actions, "log_probs": decision.log_probs,
+            "values": decision.values, "rewards": step.reward, "terminated": step.terminated,
+            "truncated": step.truncated,
+        }  # fmt: skip
         if seen.mask is not None:
-            if self._mask is None:
-                self._mask = self._like(seen.mask)
-            self._mask[row] = seen.mask
-        self._actions[row] = decision.actions
-        self._log_probs[row] = decision.log_probs
-        self._values[row] = decision.values
-        self._rewards[row] = step.reward
-        self._terminated[row] = step.terminated
-        self._truncated[row] = step.truncated
-        self._keep_final(row, step)
-        for name, column in (*step.columns.items(), *columns.items()):
-            if name not in self._columns:
-                self._columns[name] = self._like(column)
-            self._columns[name][row] = column
+            own["mask"] = seen.mask
+        for table, values in ((self._own, own), (self._columns, step.columns), (self._columns, columns)):
+            for name, value in values.items():
+                self._write(table, name, value)
+        self._store_final(step)
         self.filled += 1
+
+    def _write(self, table: dict[str, _Column], name: str, value: Tensor) -> None:
+        is_host = value.device.type == "cpu"
+        if name not in table:
+            tensor = value.new_zeros(self._num_steps, *value.shape)
+            table[name] = _Column(tensor, tensor.numpy() if is_host else tensor)
+        table[name].rows[self.filled] = value.numpy() if is_host else value
 
     def rollout(self, last: Observation) -> Rollout:
         """The full rollout; `last`: after its last step. Raises `ValueError` while steps are missing."""
         if self.filled != self._num_steps:
             raise ValueError(f"the rollout has {self.filled} of {self._num_steps} steps")
-        has_finals = len(self._final) > 0
+        own: dict[str, Any] = {name: self._moved(column) for name, column in self._own.items()}
+        final = final_at = None
+        if self._final is not None:
+            final, final_at = (one[:-1].to(self._device) for one in self._final[:2])
         return Rollout(
-            features=self._features,
-            mask=self._mask,
-            actions=self._actions,
-            log_probs=self._log_probs,
-            values=self._values,
-            rewards=self._rewards,
-            terminated=self._terminated,
-            truncated=self._truncated,
-            final=self._final if has_finals else None,
-            final_at=self._final_at if has_finals else None,
+            **{"mask": None, **own},
+            final=final,
+            final_at=final_at,
             last=last,
-            columns=self._columns,
+            columns={name: self._moved(column) for name, column in self._columns.items()},
             memory=self._memory,
         )
 
     def rows(self) -> dict[str, Tensor]:
         """What was stored so far, of a rollout that may be short: a view of each column by name."""
-        own = {
-            "actions": self._actions,
-            "rewards": self._rewards,
-            "terminated": self._terminated,
-            "truncated": self._truncated,
-        }
-        return {name: column[: self.filled] for name, column in (own | self._columns).items()}
+        columns = {name: self._own[name] for name in _ROWS} | self._columns
+        return {name: self._moved(column)[: self.filled] for name, column in columns.items()}
+
+    def _moved(self, column: _Column) -> Tensor:
+        return column.tensor.to(self._device)
 
     def num_bytes(self) -> int:
-        """What the storage takes on the device."""
-        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)]
-        return sum(one.element_size() * one.numel() for one in (*tensors, *self._columns.values()))
+        """What the storage takes; nothing before the first step."""
+        columns = (*self._own.values(), *self._columns.values())
+        return sum(one.nbytes for one in (*(column.tensor for column in columns), *(self._final or ())))
 
-    def _keep_final(self, row: int, step: Step) -> None:
-        if step.final is None:
+    def _store_final(self, step: Step) -> None:
+        if step.final is None or not self._places:
             return
-        wide = (-1, *(1,) * (self._final.dim() - 2))
-        for place in range(len(self._final)):
-            here = step.truncated & (self._finals == place)
-            self._final[place] = torch.where(here.view(wide), step.final, self._final[place])
-            self._final_at[place] = torch.where(here, row, self._final_at[place])
-        self._finals += step.truncated
-
-    def _like(self, column: Tensor) -> Tensor:
-        return torch.zeros(self._num_steps, *column.shape, dtype=column.dtype, device=self._device)
+        if self._final is None:
+            # Behind the last place lies one that takes what is no final observation.
+            final = step.final.new_zeros(self._places + 1, *step.final.shape)
+            final_at = torch.full(final.shape[:2], self._num_steps, device=final.device)
+            self._final = final, final_at, torch.zeros_like(final_at[0])
+        truncated = step.truncated
+        if truncated.device.type == "cpu" and not truncated.numpy().any():
+            return
+        final, final_at, counts = self._final
+        place = torch.where(truncated, counts, self._places)[None]
+        wide = place.view(*place.shape, *(1,) * (final.dim() - 2)).expand(1, *final.shape[1:])
+        final.scatter_(0, wide, step.final[None])
+        final_at.scatter_(0, place, self.filled)
+        counts += truncated

@@ -52,12 +52,25 @@ class Episodes:
 
     def add(self, step: Step) -> dict[str, Tensor]:
         """Count one step; N each: the sums since the episode began, this step included."""
+        self.returns, self.lengths = (one.to(step.reward.device) for one in (self.returns, self.lengths))
+        if self.returns.device.type == "cpu":
+            return self._add_on_host(step)
         returns = self.returns + step.reward
         lengths = self.lengths + 1
         ended = step.terminated | step.truncated
         self.returns = torch.where(ended, 0.0, returns)
         self.lengths = torch.where(ended, 0, lengths)
         return {"episode_return": returns, "episode_length": lengths}
+
+    def _add_on_host(self, step: Step) -> dict[str, Tensor]:
+        returns, lengths = self.returns.numpy(), self.lengths.numpy()
+        returns += step.reward.numpy()
+        lengths += 1
+        columns = {"episode_return": returns.copy(), "episode_length": lengths.copy()}
+        ended = step.terminated.numpy() | step.truncated.numpy()
+        if ended.any():
+            returns[ended], lengths[ended] = 0.0, 0
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
 
 
 def _beside(decision: Decision) -> dict[str, Tensor]:
@@ -91,7 +104,7 @@ class Collector:
         features = self.observation.features
         self._device = features.device
         self._draws = None if features.is_meta else torch.Generator(self._device).manual_seed(config.seed + 1)
-        self._buffer = RolloutBuffer(world.spec, config.steps, len(features), self._device)
+        self._buffer = RolloutBuffer(world.spec, config.steps, self._device)
         self.episodes = Episodes(len(features), self._device)
         self.shares: dict[str, float] = {}
         """Of the time of collecting, on a CPU: acting and stepping, of the newest whole rollout."""

@@ -6,7 +6,6 @@ that they are of, unless another step has the place by then. What is remembered 
 run that goes on fills its table first. Must not know where the table is.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -15,9 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from overwatch.catalog import Scope
-from overwatch.catalog.policy import GRAD_NORM
-from overwatch.events import Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Transitions
@@ -177,14 +173,6 @@ class Remembering:
             found["memory_fill"] = self._newest.available / self.config.capacity
             found["memory_age"] = float(self.ages(self._newest).mean())
         return {name: torch.tensor(value, device=self.dqn.device) for name, value in found.items()}
-
-    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:  # noqa: ARG002 the contract's
-        """Gradients that were not finite; takes their number out of `values`."""
-        count = round(values.pop("minibatches_not_finite", 0.0))
-        if not count:
-            return []
-        kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
-        return [NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """As `DQN.state_dict`."""

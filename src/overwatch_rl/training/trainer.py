@@ -23,6 +23,7 @@ from overwatch_rl.algorithms.base import Algorithm
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.delivery import Delivered, Delivery
+from overwatch_rl.training.events import events_of
 from overwatch_rl.types import Factored, Reporter, Stats
 from overwatch_rl.worlds.base import World
 
@@ -180,7 +181,7 @@ class Trainer(Generic[B]):
     def _deliver(self, delivered: Delivered) -> None:
         """Report the numbers of an update that have come, and what they show to have happened."""
         values = dict(delivered.values)
-        for event in self.algorithm.events(delivered.index, values, time.time_ns()):
+        for event in events_of(self.algorithm.config, delivered.index, values, time.time_ns()):
             self._reporter.fact(event)
         score = values.get("return", math.nan)
         self._score = score if math.isfinite(score) else None

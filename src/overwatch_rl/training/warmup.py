@@ -1,9 +1,9 @@
 """The plan of a run: how the same numbers are computed fastest here, chosen by measurement before training.
 
-Owns the grid and the search: every plan of the grid is timed on as few rows as show its speed, then the
-faster half again, until one is left or the budget is spent. Rules: all is tried on a twin of the algorithm,
-so that not a bit of the run changes; a network without convolutions is not measured, since its layers are too
-small to differ. A plan that fails, as a compiler may, is left out. Must not know losses, worlds or telemetry.
+Owns the grid and the search: every plan of the grid is timed twice on as few rows as show its speed, unless
+the budget is spent before. Rules: all is tried on a twin of the algorithm, so that not a bit of the run
+changes; a network without convolutions is not measured, since its layers are too small to differ. A plan that
+fails, as a compiler may, is left out. Must not know losses, worlds or telemetry.
 
 On a CPU the grid has no compiled plan: a compiled update was measured slower there.
 """
@@ -55,8 +55,6 @@ class Trial:
     plan: Plan
     row_s: float | None
     """Least seconds a row; `None` where the plan failed or there was no time for it."""
-    times: int
-    """How often it was measured."""
     error: str | None = None
     """Why it failed."""
 
@@ -130,13 +128,8 @@ def choose(
         return Tuned(plan=algorithm.plan, table=(), seconds=0.0)
     twin = algorithm.twin()
     bench = _Bench(twin, batch, rows, clock, began + budget_s)
-    left: Sequence[Plan] = plans
-    while left:
-        for plan in left:
-            bench.measure(plan)
-        done = [plan for plan in left if plan in bench.least]
-        done.sort(key=lambda plan: bench.least[plan])
-        left = done[: len(done) // 2] if not bench.is_over else ()
+    for plan in (*plans, *plans):
+        bench.measure(plan)
     table = bench.table(plans)
     found = table[0].plan if table[0].row_s is not None else algorithm.plan
     number = torch.tensor(plans.index(found) if found in plans else -1, device=algorithm.device)
@@ -157,23 +150,17 @@ class _Bench:
         self._clock = clock
         self._deadline = deadline
         self.least: dict[Plan, float] = {}
-        self._times: dict[Plan, int] = {}
         self._errors: dict[Plan, str] = {}
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the budget is spent."""
-        return self._clock() >= self._deadline
-
     def measure(self, plan: Plan) -> None:
-        """Time one plan once more; not when it would take longer than is left."""
+        """Time one plan once more; not one that failed, nor when it would take longer than is left."""
         rows = self._rows if plan.chunk is None else min(self._rows, max(plan.chunk, _SHOWING))
-        if self._clock() + rows * self._expected(plan) >= self._deadline:
+        if plan in self._errors or self._clock() + rows * self._expected(plan) >= self._deadline:
             return
         shown = self._batch.rows(torch.arange(rows, device=self._twin.device))
         try:
             self._twin.follow(plan)
-            if plan not in self._times:
+            if plan not in self.least:
                 # Kernels are made and memory is taken at the first pass of a shape.
                 first = rows if plan.chunk is None and plan.is_compiled else min(rows, plan.chunk or _FEWEST)
                 self._twin.probe(shown.rows(torch.arange(first, device=self._twin.device)))
@@ -190,7 +177,6 @@ class _Bench:
             return
         row_s = (self._clock() - began) / rows
         self.least[plan] = min(row_s, self.least.get(plan, math.inf))
-        self._times[plan] = self._times.get(plan, 0) + 1
 
     def table(self, plans: Sequence[Plan]) -> tuple[Trial, ...]:
         """All plans, the fastest first."""
@@ -198,7 +184,6 @@ class _Bench:
             Trial(
                 plan=plan,
                 row_s=self.least.get(plan),
-                times=self._times.get(plan, 0),
                 error=self._errors.get(plan),
             )
             for plan in plans

@@ -1,6 +1,7 @@
 """The contract of a world: many environments stepped as one batched computation.
 
-Rules: tensors in, tensors out, on the world's own device; all randomness from the seed of `reset`; an env
+Rules: tensors in, tensors out, on the world's own device; a world that steps on the host leaves all but the
+observation there; all randomness from the seed of `reset`; an env
 whose episode ends is reset within the same step; nothing is read from the device in `step`, but under a named
 `sync_point`. A world must not know algorithms, storage or telemetry.
 """

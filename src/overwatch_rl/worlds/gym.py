@@ -1,10 +1,10 @@
 """Any Gymnasium environment as a world: `gym:CartPole-v1`, N of them in this process or one a subprocess.
 
-Owns the way between spaces and specs, and the two transfers of a step: actions out, everything else back in
-one packed copy. Gymnasium resets in the same step, so the observation is of the new episode and the final one
-travels beside it. In subprocesses each env is measured, and one that raises is made anew: its episode is cut
-short, and the step carries the crash as a fact. A subprocess that dies ends the run, as Gymnasium cannot
-replace it. In one process an error of an env ends the run as it is.
+Owns the way between spaces and specs. What the envs return stays on the host but for the observation, which
+the policy sees on its device. Gymnasium resets in the same step, so the observation is of the new episode and
+the final one travels beside it. In subprocesses each env is measured, and one that raises is made anew: its
+episode is cut short, and the step carries the crash as a fact. A subprocess that dies ends the run, as
+Gymnasium cannot replace it. In one process an error of an env ends the run as it is.
 
 Rules: its state cannot be saved. Must not know algorithms, storage or telemetry.
 
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from overwatch.events import EnvCrashed, MetricInfo
 from overwatch_rl.settings import configured
@@ -68,7 +67,7 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
     if not part:
         raise ValueError("gym needs the name of an env; write e.g. gym:CartPole-v1")
     if importlib.util.find_spec("gymnasium") is None:
-        raise ValueError(f'world gym:{part} needs gymnasium; pip install "esper-overwatch[rl,adapters]"')
+        raise ValueError(f'world gym:{part} needs gymnasium; pip install "esper-overwatch[rl,gym]"')
     import gymnasium
 
     try:
@@ -148,12 +147,14 @@ class GymWorld:
             observations, _ = self._envs.reset(seed=seed)
         self._returns[:] = 0.0
         self._clock = 0
-        return self._returned({"features": self._seen.packed(observations)})[0]
+        return self._to_device(self._seen.features(observations))
 
     def step(self, actions: Tensor) -> Step:
         """Step all envs; actions: N H int64, or N D float32, which are clamped to the box."""
-        with sync_point("gym.actions"):
-            sent = self._to_env(actions.detach().cpu().numpy())
+        if actions.device.type != "cpu":
+            with sync_point("gym.actions"):
+                actions = actions.cpu()
+        sent = self._to_env(actions.numpy())
         with _clear_deaths(self._name, self._envs):
             observations, rewards, terminated, truncated, infos = self._envs.step(sent)
         self._clock += 1
@@ -161,27 +162,22 @@ class GymWorld:
         truncated = truncated & ~terminated
         facts = self._crashes(infos, terminated, truncated)
         self._check_horizon(truncated)
-        packed = {
-            "features": self._seen.packed(observations),
-            "reward": rewards.astype(np.float32),
-            "metric": self._returns.astype(np.float32),
-            "terminated": terminated,
-            "truncated": truncated,
-        }
-        ended = terminated | truncated
-        if self._horizon is not None:
-            packed["final"] = self._seen.packed(_finals(observations, infos, ended))
+        columns = {"metric": torch.from_numpy(self._returns.astype(np.float32))}
         if self._own.workers == "subprocess":
-            packed["step_time"] = np.asarray(infos[STEP_TIME], dtype=np.float32)
-        self._returns[ended] = 0.0
-        observation, back = self._returned(packed)
-        columns: dict[str, Tensor] = {key: back[key] for key in ("metric", "step_time") if key in back}
+            columns["step_time"] = torch.from_numpy(np.asarray(infos[STEP_TIME], dtype=np.float32))
+        features = self._seen.features(observations)
+        final = None if self._horizon is None else features
+        ended = terminated | truncated
+        if ended.any():
+            self._returns[ended] = 0.0
+            if final is not None and "final_obs" in infos:
+                final = self._seen.features(_finals(observations, infos, ended))
         return Step(
-            observation=observation,
-            reward=back["reward"],
-            terminated=back["terminated"],
-            truncated=back["truncated"],
-            final=back.get("final"),
+            observation=self._to_device(features),
+            reward=torch.from_numpy(rewards.astype(np.float32)),
+            terminated=torch.from_numpy(terminated),
+            truncated=torch.from_numpy(truncated),
+            final=final,
             columns=columns,
             facts=facts,
         )
@@ -232,6 +228,8 @@ class GymWorld:
 
     def _check_horizon(self, truncated: np.ndarray) -> None:
         self._since += 1
+        if not truncated.any():
+            return
         early = truncated & (self._since < (self._horizon or np.inf))
         if early.any():
             env = int(np.flatnonzero(early)[0])
@@ -246,14 +244,11 @@ class GymWorld:
             )
         self._since[truncated] = 0
 
-    def _returned(self, packed: Mapping[str, np.ndarray]) -> tuple[Observation, dict[str, Tensor]]:
-        """The observation and the rest on the device, all by one copy."""
-        with sync_point("gym.results"):
-            back = _unpacked(packed, self._device)
-        for name in ("features", "final"):
-            if name in back:
-                back[name] = self._seen.features(back[name])
-        return Observation(features=back.pop("features")), back
+    def _to_device(self, features: Tensor) -> Observation:
+        if self._device.type != "cpu":
+            with sync_point("gym.results"):
+                features = features.to(self._device)
+        return Observation(features=features)
 
 
 @contextmanager
@@ -277,13 +272,11 @@ def _clear_deaths(name: str, envs: "VectorEnv[Any, Any, Any]") -> Iterator[None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """How observations of one space travel, and what they become."""
+    """What observations of one space become."""
 
     spec: ObservationSpec
-    packed: Callable[[Any], np.ndarray]
-    """What the envs returned, as one array with N in front."""
-    features: Callable[[Tensor], Tensor]
-    """That array on the device, as N S in the dtype of the spec."""
+    features: Callable[[Any], Tensor]
+    """What the envs returned, as N S in the dtype of the spec, on the host."""
 
 
 def _sight(name: str, space: Any) -> _Sight:
@@ -295,8 +288,7 @@ def _sight(name: str, space: Any) -> _Sight:
             count, start = int(space.n), int(space.start)
             return _Sight(
                 spec=ObservationSpec(shape=(count,)),
-                packed=lambda seen: np.asarray(seen, dtype=np.int64) - start,
-                features=lambda index: functional.one_hot(index, count).float(),
+                features=lambda seen: torch.from_numpy(np.eye(count, dtype=np.float32)[seen - start]),
             )
         case spaces.Box():
             return _boxed(_box_spec(space), tuple(space.shape))
@@ -336,11 +328,12 @@ def _boxed(spec: ObservationSpec, shape: tuple[int, ...]) -> _Sight:
     kind = np.uint8 if spec.dtype == torch.uint8 else np.float32
     is_turned = len(shape) == 3 and spec.shape != shape  # rows, columns, colours
 
-    def features(seen: Tensor) -> Tensor:
-        arranged = seen.movedim(-1, 1) if is_turned else seen
-        return arranged.reshape(len(seen), *spec.shape)
+    def features(seen: Any) -> Tensor:
+        array = np.asarray(seen).astype(kind, copy=False)
+        arranged = np.moveaxis(array, -1, 1) if is_turned else array
+        return torch.from_numpy(np.ascontiguousarray(arranged.reshape(len(array), *spec.shape)))
 
-    return _Sight(spec=spec, packed=lambda seen: np.asarray(seen).astype(kind), features=features)
+    return _Sight(spec=spec, features=features)
 
 
 def _actions(name: str, space: Any) -> tuple[ActionSpec, Callable[[np.ndarray], Any]]:
@@ -388,25 +381,7 @@ def _limit(name: str) -> int | None:
 
 def _finals(observations: Any, infos: Mapping[str, Any], ended: np.ndarray) -> Any:
     """The observations, with the final ones where an episode ended."""
-    if "final_obs" not in infos:
-        return observations
     finals = np.array(observations)
     for env in np.flatnonzero(ended):
         finals[env] = infos["final_obs"][env]
     return finals
-
-
-def _unpacked(packed: Mapping[str, np.ndarray], device: torch.device) -> dict[str, Tensor]:
-    """The arrays as tensors on the device, by one copy of their bytes."""
-    # Wide numbers first, so that each array begins where its kind may.
-    order = sorted(packed, key=lambda name: -packed[name].itemsize)
-    host = np.concatenate([np.ascontiguousarray(packed[name]).view(np.uint8).ravel() for name in order])
-    whole = torch.from_numpy(host).to(device)
-    back, begin = {}, 0
-    for name in order:
-        array = packed[name]
-        kind = torch.from_numpy(np.empty(0, dtype=array.dtype)).dtype
-        part = whole[begin : begin + array.nbytes].view(torch.uint8 if kind == torch.bool else kind)
-        back[name] = (part.bool() if kind == torch.bool else part).view(array.shape)
-        begin += array.nbytes
-    return back

@@ -48,19 +48,6 @@ def test_a_draw_of_zero_does_not_choose_what_is_illegal(monkeypatch: pytest.Monk
     assert bool((drawn[:, 0] < 2).all())
 
 
-def test_log_probabilities_are_those_of_the_softmax_over_legal_choices() -> None:
-    """By hand for every row: the joint one is a product over the heads that the operation uses."""
-    flat = outputs(50)
-    judged = Categorical(SPEC).judge(flat, legal(50), torch.tensor([[1, 1, 1]]).expand(50, 3))
-    blocks = SPEC.unpack(flat)
-    op = blocks[0][:, :2].softmax(dim=1)[:, 1]
-    kind = blocks[2][:, 1, :2].softmax(dim=1)[:, 1]
-
-    assert torch.allclose(judged.log_probs.sum(dim=1), (op * kind).log(), atol=1e-5)
-    assert torch.equal(judged.log_probs[:, 1], torch.zeros(50))
-    assert judged.possible[0].tolist() == pytest.approx([math.log(2), 0.0, math.log(2)])
-
-
 def test_unused_heads_cost_nothing_and_get_no_gradient() -> None:
     """Waiting has the log-probability, the entropy and the gradient of the operation alone."""
     flat = outputs(5).requires_grad_()
@@ -75,25 +62,6 @@ def test_unused_heads_cost_nothing_and_get_no_gradient() -> None:
     assert bool(flat.grad.isfinite().all())
     assert float(flat.grad[:, 3:].abs().sum()) == 0
     assert float(flat.grad[:, :2].abs().sum()) > 0
-
-
-def test_entropy_of_an_even_choice_is_the_logarithm_of_its_size() -> None:
-    """Equal logits over two legal operations have ln 2."""
-    judged = Categorical(SPEC).judge(
-        torch.zeros(3, SPEC.num_outputs), legal(3), torch.tensor([[1, 1, 0]]).expand(3, 3)
-    )
-
-    assert judged.entropy[0].tolist() == pytest.approx([math.log(2), 0.0, math.log(2)], abs=1e-6)
-
-
-def test_without_a_mask_everything_is_legal() -> None:
-    """As with a mask of ones."""
-    actions = torch.tensor([[1, 0, 2]]).expand(4, 3)
-    free = Categorical(SPEC).judge(outputs(4), None, actions)
-    masked = Categorical(SPEC).judge(outputs(4), torch.ones(4, SPEC.num_outputs, dtype=torch.bool), actions)
-
-    assert torch.equal(free.log_probs, masked.log_probs)
-    assert torch.allclose(free.possible, masked.possible)
 
 
 def test_greedy_takes_the_likeliest_legal_choice() -> None:

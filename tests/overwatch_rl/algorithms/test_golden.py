@@ -81,9 +81,9 @@ def test_estimates_are_the_sums_of_their_papers(seed: int, *, is_stale: bool) ->
     np.testing.assert_allclose(rho * found.numpy(), expected, atol=1e-12)
 
 
-def judged(outputs: Floats, mask: Floats, actions: Floats) -> tuple[Floats, Floats]:
-    """Log-probabilities and entropies of the heads that each row's operation uses."""
-    found = np.zeros((2, len(outputs), 3))
+def judged(outputs: Floats, mask: Floats, actions: Floats) -> Floats:
+    """Log-probabilities, entropies and the most they could be, of the heads that a row's operation uses."""
+    found = np.zeros((3, len(outputs), 3))
     for row, (op, *_) in enumerate(actions):
         begin = 0
         for head, size in enumerate((3, 2, 4)):
@@ -95,7 +95,8 @@ def judged(outputs: Floats, mask: Floats, actions: Floats) -> tuple[Floats, Floa
             if SPEC.uses[op][head]:
                 found[0, row, head] = math.log(shares[actions[row, head]])
                 found[1, row, head] = -(shares[legal] * np.log(shares[legal])).sum()
-    return found[0], found[1]
+                found[2, row, head] = math.log(legal.sum())
+    return found
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2])
@@ -109,8 +110,8 @@ def test_the_loss_of_ppo_is_its_formula(seed: int, value_clip: float | None) -> 
     distribution, generator = Categorical(SPEC), torch.Generator().manual_seed(seed)
     sampled = distribution.sample(tensor(before), tensor(mask), generator, greedy=False)
     actions = sampled.actions.numpy()
-    old, _ = judged(before, mask, actions)
-    new, entropy = judged(now, mask, actions)
+    old, *_ = judged(before, mask, actions)
+    new, entropy, possible = judged(now, mask, actions)
     ahead, aims, values = draws.normal(size=(3, ROWS))
     predicted, weights = values + 0.5 * draws.normal(size=ROWS), np.exp(draws.normal(size=ROWS)).clip(max=5)
     batch = Batch(
@@ -123,6 +124,7 @@ def test_the_loss_of_ppo_is_its_formula(seed: int, value_clip: float | None) -> 
 
     np.testing.assert_allclose(sampled.log_probs, old, atol=1e-5)
     np.testing.assert_allclose(actual.entropy, entropy, atol=1e-5)
+    np.testing.assert_allclose(actual.possible, possible, atol=1e-5)
     change = (new - old).sum(axis=1)
     ratio = np.exp(change)
     surrogate = -np.minimum(ratio * ahead, ratio.clip(0.8, 1.2) * ahead) * weights

@@ -22,6 +22,7 @@ from overwatch_rl.algorithms.grpo import (
     shuffled_in_groups,
 )
 from overwatch_rl.training.delivery import Delivery
+from overwatch_rl.training.events import events_of
 from overwatch_rl.undefined import UNDEFINED
 
 LETTERS = 6
@@ -204,7 +205,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing_and_is_reported() -> None:
     stats = algorithm.update(replace(batch, advantages=torch.full_like(batch.advantages, torch.nan)))
     values = {name: float(value) for name, value in stats.items()}
 
-    (event,) = algorithm.events(1, values, 0)
+    (event,) = events_of(algorithm.config, 1, values, 0)
 
     assert isinstance(event, NonFiniteSeen)
     assert event.count == 2

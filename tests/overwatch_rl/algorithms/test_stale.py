@@ -111,9 +111,3 @@ def test_weighted_rows_give_the_gradient_of_the_policy_that_learns() -> None:
     taken = actions[:, 0]
     assert torch.allclose(gradient((policy.detach() / behaviour)[taken]), exact, atol=1e-6)
     assert not torch.allclose(gradient(None), exact, atol=1e-2)
-
-
-def test_a_cap_of_nought_is_refused() -> None:
-    """The error names it."""
-    with pytest.raises(ValueError, match=r"importance_cap is 0; use a number above 0"):
-        PPOConfig(importance_cap=0)

@@ -95,7 +95,7 @@ def test_the_statistics_of_popart_are_in_the_state_and_the_stats() -> None:
 
 
 def test_a_normaliser_changes_nothing_before_its_first_rows_and_for_rows_that_are_not_finite() -> None:
-    """Identity at first; NaN moves nothing."""
+    """Identity at first; a row with NaN or infinity moves nothing, and the rows beside it do."""
     made, seen = Normaliser((2,)), torch.tensor([[1.0, -2.0], [0.5, 4.0]])
     assert torch.equal(made(seen), seen)
     made.update(seen, Alone())
@@ -103,6 +103,12 @@ def test_a_normaliser_changes_nothing_before_its_first_rows_and_for_rows_that_ar
     made.update(torch.tensor([[1.0, float("nan")]]), Alone())
 
     assert same(made.state_dict(), before)
+    good = torch.tensor([[3.0, 7.0], [2.0, 2.0]])
+    made.update(torch.cat([good, torch.tensor([[float("inf"), 0.0]])]), Alone())
+    whole = torch.cat([seen, good]).double()
+    assert float(made.count) == 4.0
+    assert torch.allclose(made.mean, whole.mean(dim=0), atol=1e-12)
+    assert torch.allclose(made.variance, whole.var(dim=0, unbiased=False), atol=1e-12)
 
 
 def test_a_number_that_does_not_vary_stays_finite() -> None:
@@ -131,23 +137,26 @@ def test_the_normaliser_is_frozen_within_an_update_and_moves_after_its_last_epoc
 
 
 class _Second:
-    """Sums with what another rank has brought."""
+    """Sums with what another rank brings: its rows, their sum, their squares around the mean of all."""
 
     size = 2
 
-    def __init__(self, other: torch.Tensor) -> None:
-        self._other = other
+    def __init__(self, mine: torch.Tensor, other: torch.Tensor) -> None:
+        mean = torch.cat([mine, other]).mean(dim=0)
+        count = torch.tensor(float(len(other)), dtype=torch.float64)
+        self._brought = iter([count, other.sum(dim=0), (other - mean).square().sum(dim=0)])
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        count, mean, variance = moments(self._other, Alone())
-        return values + torch.stack([count, count * mean, count * (variance + mean.square())])
+        return values + next(self._brought)
 
 
-def test_moments_over_ranks_weigh_each_row_the_same() -> None:
-    """Ranks of different sizes have the moments of the joined rows."""
-    mine, theirs = torch.randn(10, 2) + 3, torch.randn(35, 2) * 5
-    _, mean, variance = moments(mine, _Second(theirs))  # type: ignore[arg-type]  # sums only
-    whole = torch.cat([mine, theirs]).double()
+@pytest.mark.parametrize("far", [0.0, 1e7])
+def test_moments_over_ranks_weigh_each_row_the_same(far: float) -> None:
+    """Ranks of different sizes have the moments of the joined rows, far from 0 too."""
+    mine, theirs = far + torch.randn(10, 2).double() + 3, far + torch.randn(35, 2).double() * 5
+    count, mean, variance = moments(mine, _Second(mine, theirs))  # type: ignore[arg-type]  # sums only
+    whole = torch.cat([mine, theirs])
 
-    assert torch.allclose(mean, whole.mean(dim=0), atol=1e-12)
-    assert torch.allclose(variance, whole.var(dim=0, unbiased=False), atol=1e-9)
+    assert float(count) == 45
+    assert torch.allclose(mean, whole.mean(dim=0), rtol=1e-12)
+    assert torch.allclose(variance, whole.var(dim=0, unbiased=False), rtol=1e-9)

@@ -35,7 +35,7 @@ def store(buffer: RolloutBuffer, value: float, truncated: tuple[bool, ...] = (Fa
 
 def test_steps_are_kept_in_order_and_a_second_rollout_replaces_the_first() -> None:
     """What is stored is what is read, columns of the world and beside it included."""
-    buffer = RolloutBuffer(spec(None), 2, 1, CPU)
+    buffer = RolloutBuffer(spec(None), 2, CPU)
     for first in (1.0, 5.0):
         buffer.clear()
         store(buffer, first)
@@ -50,7 +50,7 @@ def test_steps_are_kept_in_order_and_a_second_rollout_replaces_the_first() -> No
 
 def test_final_observations_have_places_of_their_own() -> None:
     """Two truncations of one env and one of another, each with its step; empty places are behind the end."""
-    buffer = RolloutBuffer(spec(2), 4, 2, CPU)
+    buffer = RolloutBuffer(spec(2), 4, CPU)
     for number in range(2):
         buffer.clear()
         store(buffer, 1.0, (True, False))
@@ -67,7 +67,7 @@ def test_final_observations_have_places_of_their_own() -> None:
 
 def test_a_full_buffer_takes_no_more_and_a_partial_one_gives_none() -> None:
     """Both errors give how far it is; what is there can be read as rows."""
-    buffer = RolloutBuffer(spec(None), 2, 1, CPU)
+    buffer = RolloutBuffer(spec(None), 2, CPU)
     last = Observation(features=torch.zeros(1, 3))
     store(buffer, 1.0)
     with pytest.raises(ValueError, match="has 1 of 2 steps"):
@@ -82,8 +82,8 @@ def test_a_full_buffer_takes_no_more_and_a_partial_one_gives_none() -> None:
 
 def test_its_size_is_known() -> None:
     """In bytes, columns included."""
-    buffer = RolloutBuffer(spec(None), 2, 3, CPU)
-    before = buffer.num_bytes()
+    buffer = RolloutBuffer(spec(None), 2, CPU)
     store(buffer, 1.0, (False,) * 3)
 
-    assert buffer.num_bytes() == before + 2 * 3 * (1 + 3) * 4
+    numbers = 3 + 1 + 1 + 1 + (1 + 3)  # seen, log-probability, value, reward, and the two columns
+    assert buffer.num_bytes() == 2 * 3 * (4 * numbers + 8 + 2)

@@ -67,7 +67,7 @@ def test_a_search_leaves_every_tensor_as_it_was() -> None:
     tuned = choose(made, rows, FOREVER, lambda: float(next(ticks)))
 
     assert len(tuned.table) == len(grid("cpu", 256, has_images=True)) == 12
-    assert all(one.times >= 1 for one in tuned.table)
+    assert all(one.row_s is not None for one in tuned.table)
     assert same(made.state_dict(), before)
     assert torch.equal(torch.get_rng_state(), drawn)
     assert made.plan == Plan()
@@ -82,9 +82,7 @@ def test_a_search_leaves_every_tensor_as_it_was() -> None:
     assert same(made.state_dict(), other.state_dict())
 
 
-def test_the_fastest_is_chosen_and_the_faster_are_measured_oftener(
-    tried: list[tuple[Plan, int]],
-) -> None:
+def test_the_fastest_is_chosen(tried: list[tuple[Plan, int]]) -> None:
     """Whichever it is; the table is in the order of speed."""
     best = Plan(precision="fp32", channels_last=True, chunk=64)
     clock.append(Clock({best: 1e-4}))
@@ -93,7 +91,6 @@ def test_the_fastest_is_chosen_and_the_faster_are_measured_oftener(
 
     assert tuned.plan == best == tuned.table[0].plan
     assert tuned.table[0].row_s == pytest.approx(1e-4)
-    assert tuned.table[0].times > tuned.table[-1].times == 1
     assert {plan for plan, _ in tried} == set(grid("cpu", 768, has_images=True))
     assert tuned.numbers() == {"warmup_s": pytest.approx(clock[0].now)}
     assert tuned.words()["plan"] == "fp32 channels-last chunk-64"
