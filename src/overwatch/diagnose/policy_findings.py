@@ -27,7 +27,6 @@ from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
     EXPLAINED_VARIANCE,
-    GRAD_NORM,
     LEARNING_RATE,
     RETURN,
     UPDATE_TIME,
@@ -71,62 +70,18 @@ from overwatch.diagnose.signals import (
     critic,
     drifts,
     frozen,
-    gradient_spikes,
     impossible,
     moved,
     since_first,
+    spikes,
     starved,
 )
 from overwatch.events import EarlyStopped
-from overwatch.state.arrays import Derived, median
+from overwatch.state.arrays import Derived
 from overwatch.state.policy import Series
 from overwatch.state.run import RunState
 
-SPIKE: Final = 5.0
-"""Times the run's own median from which an update stands out."""
-EXTREME: Final = 20.0
-"""Times its target from which one update may have undone many."""
 KL_SPIKE: Final = "kl-spike"
-
-
-def kl_spike(state: RunState) -> Iterator[Problem]:
-    """The largest of the newest updates, where it stands out from the run and its target."""
-    series = state.policy.get(KL.name)
-    if series is None or not is_warm(state):
-        return
-    limit = state.limits(KL).warning
-    if limit is None:
-        return
-    usual = median(series.window.items)
-    newest = [value for value in series.history.items[-LATELY:] if value is not None]
-    largest = max(newest, default=0.0)
-    if usual is None or largest <= max(SPIKE * usual, limit.value) or _was_stopped(state, largest):
-        return
-    yield _spike(largest, usual, limit.value, series.at)
-
-
-def _was_stopped(state: RunState, largest: float) -> bool:
-    """Whether a stop lately kept it near its target."""
-    update = state.update or 0
-    return any(
-        update - stop.update < LATELY and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
-        for stop in state.early_stops.items
-    )
-
-
-def _spike(largest: float, usual: float, target: float, at: int) -> Problem:
-    extreme = largest > EXTREME * target
-    times = f"{largest / usual:.0f} times its usual" if usual > 0 else "where it was 0"
-    return of_policy(
-        code=KL_SPIKE,
-        severity="warning" if extreme else "info",
-        subject=KL.short,
-        at=at,
-        message=f"KL spiked to {largest:.3f}, {times}" + (", far beyond its target" if extreme else ""),
-        hint="one update moved the policy far: look at its batch; set target_kl to stop such updates",
-    )
-
-
 RECOMPILED_MOSTLY: Final = 3
 """Of these with a recompile, from which it goes on and on."""
 
@@ -421,10 +376,8 @@ def policy_problems(
     if collapse is not None:
         return [collapse, *apart]
     subjects = {row.subject for row in rows}
-    spikes = [spike for spike in kl_spike(state) if KL.short not in subjects]
-    spiked = gradient_spikes(state)
-    apart += [spiked] if spiked is not None and GRAD_NORM.short not in subjects else []
-    reported = {problem.subject for problem in (*rows, *fallen, *apart)} | of_critic
+    spiked = [spike for spike in spikes(state) if spike.subject not in subjects]
+    reported = {problem.subject for problem in (*rows, *spiked, *fallen, *apart)} | of_critic
     quiet = list(_quiet(state, stands))
     reported |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
@@ -432,7 +385,7 @@ def policy_problems(
         for row, drift in drifts(state, levels, stands, open_)
         if row.short not in reported and is_judged(state, fleet, stands, row, state.policy[row.name])
     ]
-    return [*joined([*rows, *spikes], open_), *fallen, *crept, *quiet, *apart]
+    return [*joined([*rows, *spiked], open_), *fallen, *crept, *quiet, *apart]
 
 
 def stands_of(state: RunState, fleet: Fleet, limits: AnomalyLimits, levels: Mapping[str, Levels]) -> Standing:

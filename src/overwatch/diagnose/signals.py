@@ -14,6 +14,7 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, KL, Direction, Metric, Scope
 from overwatch.catalog.gradients import ACTION_STD, ENTROPY_NATS, TOTAL_LOSS
+from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.language import CHOSEN
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
@@ -474,11 +475,30 @@ def _is_comparable(state: RunState, row: Metric, first: float) -> bool:
     return ACTION_STD.name not in state.policy if row is ENTROPY_NATS else first > 0
 
 
-SPIKES: Final = "gradient-spikes"
+class Spiky(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of which a single update may stand out."""
+
+    row: Metric
+    code: str
+    times: float
+    """Of its median, from which an update stands out."""
+    hint: str
+
+
+SPIKY: Final = (
+    Spiky(
+        row=KL, code="kl-spike", times=5.0,
+        hint="one update moved the policy far: look at its batch; set target_kl to stop such updates",
+    ),
+    Spiky(
+        row=GRAD_NORM, code="gradient-spikes", times=3.0,
+        hint="look at the batches of those updates for outliers in rewards and observations; clip gradients",
+    ),
+)  # fmt: skip
 SCATTERS: Final = 8.0
-"""Robust standard deviations above the median from which a gradient spikes."""
-TIMES: Final = 3.0
-"""And times the median."""
+"""Robust standard deviations above the median that it must be as well."""
+EXTREME: Final = 20.0
+"""Times its limit from which one update may have undone many."""
 SPIKES_NEED: Final = 20
 """Updates that make the median."""
 SEVERAL: Final = 3
@@ -486,31 +506,44 @@ LATELY: Final = 5
 """Updates for which what passed is shown: a spike, a stop, a recompile."""
 
 
-def gradient_spikes(state: RunState) -> Problem | None:
-    """Gradients far beyond their median that came and went; of a level that rises only the first counts."""
-    series = state.policy.get(GRAD_NORM.name)
-    values = [] if series is None else series.window.items
-    usual = median(values) if len(values) >= SPIKES_NEED else None
-    if series is None or usual is None or usual <= 0:
-        return None
-    limit = state.limits(GRAD_NORM).warning
-    scatter = max(NORMAL * (median([abs(value - usual) for value in values]) or 0.0), 0.05 * usual)
-    # Below the least that its limit may be no gradient is large, however it jumped.
-    least = max(TIMES * usual, usual + SCATTERS * scatter, (limit.threshold(0.0) or 0.0) if limit else 0.0)
-    high = [value > least for value in values]
-    spikes = [place for place, is_high in enumerate(high) if is_high and not (place and high[place - 1])]
-    if not spikes or len(values) - spikes[-1] > LATELY:
-        return None
-    several, clipped = len(spikes) >= SEVERAL, state.declared("max_grad_norm")
-    times = f"{len(spikes)} times within {len(values)} updates" if several else "once"
-    return of_policy(
-        code=SPIKES,
-        # What was clipped made no larger step than any other update.
-        severity="warning" if several and clipped is None else "info",
-        subject=GRAD_NORM.short,
-        at=series.at,
-        message=f"gradients spiked {times}, beyond {TIMES:g} times their median",
-        hint="look at the batches of those updates for outliers in rewards and observations; clip gradients",
+def spikes(state: RunState) -> Iterator[Problem]:
+    """Values far beyond their median that came and went; of a level that rises only the first counts.
+
+    A spike is no trend, so it is info; one far beyond its limit warns, as several do that were not clipped.
+    """
+    for watched in SPIKY:
+        row, series = watched.row, state.policy.get(watched.row.name)
+        values = [] if series is None else series.window.items
+        usual = median(values) if len(values) >= SPIKES_NEED else None
+        if series is None or usual is None or usual <= 0:
+            continue
+        limit = state.limits(row).warning
+        most = 0.0 if limit is None else limit.threshold(0.0) or 0.0
+        scatter = max(NORMAL * (median([abs(value - usual) for value in values]) or 0.0), 0.05 * usual)
+        high = [value > max(watched.times * usual, usual + SCATTERS * scatter, most) for value in values]
+        places = [place for place, is_high in enumerate(high) if is_high and not (place and high[place - 1])]
+        largest = max(values[-LATELY:])
+        if not places or len(values) - places[-1] > LATELY or (row is KL and _was_stopped(state, largest)):
+            continue
+        several, clipped = len(places) >= SEVERAL, state.declared("max_grad_norm") is not None
+        unclipped = row is GRAD_NORM and several and not clipped
+        yield of_policy(
+            code=watched.code,
+            severity="warning" if unclipped or (row is KL and largest > EXTREME * most) else "info",
+            subject=row.short,
+            at=series.at,
+            message=f"{row.label} spiked to {largest:{row.fmt}}, {largest / usual:.0f} times its usual"
+            + (f", the last of {len(places)} within {len(values)} updates" if several else ""),
+            hint=watched.hint,
+        )
+
+
+def _was_stopped(state: RunState, largest: float) -> bool:
+    """Whether a stop lately kept KL near its target."""
+    update = state.update or 0
+    return any(
+        update - stop.update < LATELY and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
+        for stop in state.early_stops.items
     )
 
 
