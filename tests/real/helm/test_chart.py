@@ -256,6 +256,15 @@ def test_the_service_monitor_has_two_endpoints_and_the_scrape_token() -> None:
     ]  # fmt: skip
 
 
+@needs_helm
+def test_alerts_link_to_the_grafana_that_people_open(tmp_path: Path) -> None:
+    """Not to that of the machine where the rules were generated."""
+    text = render(_values(CHART / "ci/full-values.yaml"), tmp_path)
+
+    assert "http://127.0.0.1:3000" not in text
+    assert "dashboard_url: https://grafana.example.com/d/overwatch-collector" in text
+
+
 def test_boards_and_rules_are_those_of_the_project() -> None:
     """A ConfigMap for each board, under the sidecar's label; the rules' groups."""
     found = kept(CHART / "ci/default-values.yaml")
