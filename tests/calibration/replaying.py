@@ -91,6 +91,8 @@ class Watched:
     def __init__(self) -> None:
         self.found: list[Seen] = []
         self._open: dict[str, Seen] = {}
+        self._seen: dict[tuple[str, int], Seen] = {}
+        """By id and beginning: what comes again soon after it cleared goes on."""
 
     def note(self, state: RunState, judged: Judged, tick: int) -> None:
         """Take one tick."""
@@ -100,8 +102,10 @@ class Watched:
         for key, problem in standing.items():
             if key not in self._open:
                 grown = next((self._open[one] for one in gone if one.split(":")[0] in problem.absorbs), None)
-                self._open[key] = grown or Seen(problem.code, problem.subject, problem.message, {})
-                self.found += [] if grown else [self._open[key]]
+                known = grown or self._seen.get((key, findings[key].since))
+                seen = known or Seen(problem.code, problem.subject, problem.message, {})
+                self._open[key] = self._seen[key, findings[key].since] = seen
+                self.found += [] if known else [seen]
             seen = self._open[key]
             seen.code, seen.subject, seen.message = problem.code, problem.subject, problem.message
             seen.worst.setdefault(problem.severity, (tick, state.updates))

@@ -62,6 +62,7 @@ from overwatch.diagnose.ranks import Away, away, rank_problems
 from overwatch.diagnose.signals import (
     CREEPING,
     DIVERGED,
+    EXPLORES,
     LATELY,
     MOVING,
     RATE,
@@ -259,6 +260,7 @@ _REMEMBERED: Final = (
     EVAL_RETURN,
     LEARNING_RATE,
     *MOVING,
+    *EXPLORES,
     *VARIED,
     *(known.row for known in CREEPING),
 )

@@ -28,7 +28,7 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.presets import is_off_policy, is_supervised
 from overwatch.catalog.runbooks import row_code
-from overwatch.diagnose.levels import Levels, Outlook, Standing, rate_was_raised, span_of
+from overwatch.diagnose.levels import Levels, Outlook, Standing, rate_was_raised, span_of, standing
 from overwatch.diagnose.policy_rows import is_clipped
 from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import NORMAL, median
@@ -323,8 +323,6 @@ HUGE: Final = 1e8
 """Loss that no scale of rewards in use explains, where nothing else gives the scale."""
 UNTRAINED: Final = 5.0
 """Times the first error of a critic, from which it is worse than none; healthy ones stay below 0.7."""
-FEWER: Final = 0.5
-"""Share of what a critic explained, of which it must explain less to have been lost."""
 TIMES_LOSS: Final = 4.0
 """Times its usual loss that it must err besides."""
 
@@ -353,17 +351,12 @@ def critic(
 
 def _forgot(state: RunState, levels: Mapping[str, Levels]) -> str | None:
     """What shows that a critic which explained much explains little, and errs by far more."""
-    explained, losses = newest_of(state, EXPLAINED_VARIANCE), newest_of(state, VALUE_LOSS)
-    if not explained or not losses:
-        return None
-    good = span_of(levels.get(EXPLAINED_VARIANCE.name), state.policy[EXPLAINED_VARIANCE.name], 1)
-    usual = span_of(levels.get(VALUE_LOSS.name), state.policy[VALUE_LOSS.name], 1)
-    if good is None or usual is None or min(losses) < TIMES_LOSS * usual.middle:
-        return None
-    if max(explained) > min(FEWER * good.middle, good.low - BEYOND * good.spread):
+    losses, stands = newest_of(state, VALUE_LOSS), standing(levels.get(EXPLAINED_VARIANCE.name))
+    usual = None if not losses else span_of(levels.get(VALUE_LOSS.name), state.policy[VALUE_LOSS.name], 1)
+    if usual is None or stands.outlook is not Outlook.FALLEN or min(losses) < TIMES_LOSS * usual.middle:
         return None
     return (
-        f"explained variance {explained[-1]:.2f} from {good.middle:.2f}, "
+        f"explained variance {stands.now:.2f} from {stands.best:.2f}, "
         f"value loss {losses[-1]:.2g} from {usual.middle:.2g}"
     )
 
