@@ -207,7 +207,7 @@ def answer_times(folder: Path, groups: list[bytes]) -> tuple[list[float], list[f
 def pressed(folder: Path, groups: list[bytes], seconds: float) -> tuple[Counter[int], list[float], int]:
     """A producer that never pauses beside a trainer of a batch every two seconds: statuses, MiB, taken."""
     statuses, sizes, taken = Counter[int](), [], 0
-    with ours(folder, "--max-memory-mib", "16", "--max-disk-mib", "512") as server:
+    with ours(folder, "--max-memory-mib", "16") as server:
         until_s = time.monotonic() + seconds
         with ThreadPoolExecutor(CONNECTIONS) as pool:
 

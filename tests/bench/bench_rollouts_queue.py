@@ -1,8 +1,7 @@
 """What the queue of rollouts itself costs, without HTTP and disk: CPU time for each group in and out.
 
 For one and for 50 environments, and for groups of one, two and three sizes: so many groups are accepted, then
-batches of 512 sequences are assembled, leased and acknowledged from what lies there. A snapshot of the state
-is timed beside it. Prints, gates nothing.
+batches of 512 sequences are assembled, leased and acknowledged from what lies there. Prints, gates nothing.
 
     python tests/bench/bench_rollouts_queue.py [--groups 10000] [--batches 20]
 """
@@ -15,35 +14,27 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, Decision, EnvRequest, Limits, Offer
-from overwatch_rl.rollouts.operations import Trainer
+from overwatch_rl.rollouts.answers import Batch, EnvRequest, Limits, Offer, Trainer
 from overwatch_rl.rollouts.state import State
 
 NOW = 10**18
 BATCH = 512
 
 
-def applied(state: State, decision: Decision[object]) -> object:
-    """The answer of a decision that was applied."""
-    for operation in decision.operations:
-        queue.apply(state, operation)
-    return decision.answer
-
-
 def filled(sizes: tuple[int, ...], envs: int, groups: int) -> tuple[State, float]:
     """A queue of so many groups, and the microseconds that accepting each took."""
     state = State(limits=Limits(max_queued_batches=groups))
     trainer = Trainer(uuid="bench", batch_size=BATCH, max_token_len=512)
-    applied(state, queue.register_trainer(state, trainer, NOW))
-    applied(state, queue.batch(state, NOW))
+    queue.register_trainer(state, trainer, NOW)
+    queue.batch(state, NOW)
     for env in range(envs):
         request = EnvRequest(desired_name="env", group_size=sizes[env % len(sizes)])
-        applied(state, queue.register_env(state, request, NOW))
+        queue.register_env(state, request, NOW)
     began = time.process_time()
     for number in range(groups):
         env = number % envs
         offer = Offer(env_id=env, sequences=sizes[(env if envs > 1 else number) % len(sizes)], tokens=4096)
-        applied(state, queue.accept(state, [offer], NOW))
+        queue.accept(state, [offer], NOW)
     return state, (time.process_time() - began) / groups * 1e6
 
 
@@ -52,11 +43,11 @@ def served(state: State, batches: int) -> tuple[float, float]:
     groups = 0
     began = time.process_time()
     for _ in range(batches):
-        found = applied(state, queue.batch(state, NOW, is_explicit=True))
+        found = queue.batch(state, NOW, is_explicit=True)
         if not isinstance(found, Batch):
             sys.exit(f"no batch: {found}; use fewer --batches or more --groups")
         groups += len(found.items)
-        applied(state, queue.acknowledge(state, found.lease, NOW))
+        queue.acknowledge(state, found.lease, NOW)
     return (time.process_time() - began) / groups * 1e6, groups / batches
 
 
@@ -67,17 +58,14 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=20)
     flags = parser.parse_args()
     print(f"{flags.groups} groups queued, batches of {BATCH} sequences; CPU time")
-    print("sizes    envs   in, us a group   out, us a group   groups a batch   snapshot, ms")
+    print("sizes    envs   in, us a group   out, us a group   groups a batch")
     for sizes in ((8,), (8, 6), (8, 6, 5)):
         for envs in (1, 50):
             state, accept_us = filled(sizes, envs, flags.groups)
-            began = time.process_time()
-            queue.snapshot(state, NOW)
-            snapshot_ms = (time.process_time() - began) * 1e3
             out_us, per_batch = served(state, flags.batches)
             name = "/".join(map(str, sizes))
             inward, out = f"{accept_us:>16.1f}", f"{out_us:>17.1f}"
-            print(f"{name:<8} {envs:>4} {inward} {out} {per_batch:>16.0f} {snapshot_ms:>14.1f}")
+            print(f"{name:<8} {envs:>4} {inward} {out} {per_batch:>16.0f}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.store import Store
+from overwatch_rl.rollouts.store import Store, StoreLimits, sqlite_url
 from tests.e2e.rollouts_killing import (
     Caller,
     ExplicitTrainer,
@@ -24,12 +24,11 @@ HANDLERS = 3
 
 def kept(folder: Path) -> tuple[State, dict[int, bytes]]:
     """The queue that a folder holds, and the bytes of its groups."""
-    state = State()
-    store = Store(folder, state)
+    store = Store(StoreLimits(url=sqlite_url(folder)))
+    bodies: dict[int, bytes] = {}
+    store.transact(lambda _: bodies.update(store.read(list(store.state.items))))
     store.close()
-    assert store.recovery.damaged == 0
-    assert store.recovery.lost == ()
-    return state, store.payloads
+    return store.state, bodies
 
 
 def survive(

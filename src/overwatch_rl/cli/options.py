@@ -36,6 +36,9 @@ _OPTIONS: Final = (
         help="Where groups are kept until they are used.",
     ),
     click.option(
+        "--database", metavar="URL", help="postgresql://… instead, for any number of servers over one queue."
+    ),
+    click.option(
         "--durability",
         type=click.Choice(("memory", "fast", "fsync")),
         default="fsync",
@@ -64,9 +67,6 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--max-memory-mib", type=click.IntRange(1), default=1024, show_default=True, help="Of groups."
-    ),
-    click.option(
-        "--max-disk-mib", type=click.IntRange(1), default=4096, show_default=True, help="Of the folder."
     ),
     click.option(
         "--max-body-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Of one request."

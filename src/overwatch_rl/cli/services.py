@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 @click.pass_context
 def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
     """Serve the rollouts API: trajectories in, fair fresh batches out."""
+    from sqlalchemy.exc import DBAPIError
+
     from overwatch_rl.rollouts.process import run
     from overwatch_rl.rollouts.settings import rollouts_settings
 
@@ -40,6 +42,9 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
         with usage_errors():
             settings = rollouts_settings(flags)
         context.exit(run(settings, click.echo))
+    except DBAPIError as error:
+        why = f"{error.orig}; stop the server that has it, or give another --folder or --database"
+        raise click.ClickException(f"the queue {settings.place} cannot be used: {why}") from error
     except OSError as error:
         raise click.ClickException(cannot_begin(error, flags["folder"])) from error
 
@@ -66,14 +71,11 @@ def orchestrator(context: click.Context, **flags: Unpack["OrchestratorFlags"]) -
 
 def cannot_begin(error: OSError, folder: Path) -> str:
     """What the server cannot use, why, and the fix."""
-    from overwatch.journal.folder import FolderBusyError
     from overwatch_rl.web.process import AddressError
 
     what = error.strerror or str(error)
     if isinstance(error, AddressError):
         return what
-    if isinstance(error, FolderBusyError):
-        return f"{what}; stop that one, or give another --folder"
     return f"{error.filename or folder}: {what}; give a --folder that this user can write"
 
 

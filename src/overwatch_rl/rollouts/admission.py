@@ -13,45 +13,34 @@ Must not know how batches are assembled.
 import heapq
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from overwatch_rl.rollouts.answers import (
     ANONYMOUS,
-    Decision,
+    Amount,
+    EnvRequest,
     Full,
     Offer,
+    Outcome,
     Outcomes,
+    Refusal,
     Reused,
     Tickets,
     Unknown,
-)
-from overwatch_rl.rollouts.fold import weight_of
-from overwatch_rl.rollouts.operations import (
-    Accepted,
-    EnvRegistered,
-    Operation,
-    Outcome,
-    Refusal,
-    Refused,
-    Ticket,
-    TicketsExpired,
-    TicketsIssued,
     Version,
     VersionSource,
-    Waiting,
 )
 from overwatch_rl.rollouts.shares import (
     bounded_sums,
     present,
-    renewal,
     sums,
     unknown_env,
     unreachable,
 )
-from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.state import NS, Answered, Env, Item, State, Ticket, Waiting
 
-NS: Final = 10**9
 TICKET_TIMES: Final = 4
 """A ticket lives so many times as long as its environment's groups take in the median."""
 
@@ -73,9 +62,9 @@ def permits(state: State, running: int) -> int:
     if trainer is None:
         return 0
     outstanding = state.held + running
-    free = (state.max_staleness + 1 - max(0, state.behind)) * trainer.batch_size - outstanding
+    free = (state.max_staleness + 1 - max(0, state.head.behind)) * trainer.batch_size - outstanding
     if trainer.num_steps is not None:
-        steps = max(0, trainer.num_steps - trainer.starting_step - state.batches)
+        steps = max(0, trainer.num_steps - trainer.starting_step - state.head.batches)
         free = min(free, steps * trainer.batch_size - outstanding)
     return max(0, free)
 
@@ -88,49 +77,43 @@ def _to_free(state: State, running: int) -> int:
     most = (state.max_staleness + 2) * state.batch_size
     if running or state.leases or not state.lanes or is_done(state):
         return 0
-    counts = Counter[int]()
-    for lane, ids in state.lanes.items():
-        counts[lane.sequences] += len(ids)
-    is_batch = bounded_sums(counts, state.batch_size) >> state.batch_size & 1
+    is_batch = bounded_sums(state.sizes(), state.batch_size) >> state.batch_size & 1
     return 0 if is_batch else max(0, most - state.held)
 
 
-def admit(state: State, env_id: int, groups: int, now: int) -> Decision[Tickets | Unknown]:
+def admit(state: State, env_id: int, groups: int, now: int) -> Tickets | Unknown:
     """Issue up to `groups` tickets: fewer where permits lack, or where another's turn comes first."""
     if env_id not in state.envs:
-        return Decision(answer=unknown_env(env_id))
-    env = state.envs[env_id]
-    over = overdue(state, now)
-    operations = [*renewal(state, env_id, now, is_answered=True)]
-    if over:
-        operations.append(TicketsExpired(at=now, tickets=over))
-    running = [ticket for ticket in state.tickets.values() if ticket.expires_at > now]
-    granted = _granted(state, running, Waiting(at=now, env_id=env_id, groups=groups, until=now))
-    tickets = tuple(range(state.next_id, state.next_id + granted))
-    expires_at = None
-    if tickets:
-        expires_at = now + _lifetime(state, env_id)
-        operations.append(
-            TicketsIssued(
-                at=now,
-                env_id=env_id,
-                tickets=tickets,
-                sequences=env.registered.group_size,
-                version=state.version,
-                expires_at=expires_at,
-            )
+        return unknown_env(env_id)
+    state.see(env_id, now, is_answered=True)
+    state.expire_tickets(overdue(state, now))
+    request = Waiting(env_id=env_id, groups=groups, until=now)
+    granted = _granted(state, request)
+    tickets = tuple(state.next_id() for _ in range(granted))
+    expires_at = now + _lifetime(state, env_id)
+    for ticket in tickets:
+        state.tickets[ticket] = Ticket(
+            id=ticket,
+            env_id=env_id,
+            at=now,
+            sequences=state.envs[env_id].registered.group_size,
+            version=state.version,
+            expires_at=expires_at,
         )
-    if granted < groups or env_id in state.waiting:
+    if granted < groups:
+        if env_id not in state.waiting:
+            state.count("pauses", env=state.name_of(env_id))
         until = now + int(2 * state.limits.retry_s * NS)
-        operations.append(Waiting(at=now, env_id=env_id, groups=groups - granted, until=until))
-    answer = Tickets(
+        state.waiting[env_id] = request._replace(groups=groups - granted, until=until)
+    else:
+        state.waiting.pop(env_id, None)
+    return Tickets(
         tickets=tickets,
         version=state.version,
-        expires_at=expires_at,
+        expires_at=expires_at if tickets else None,
         retry_s=state.limits.retry_s,
         is_done=is_done(state),
     )
-    return Decision(answer=answer, operations=tuple(operations))
 
 
 def _lifetime(state: State, env_id: int) -> int:
@@ -139,24 +122,24 @@ def _lifetime(state: State, env_id: int) -> int:
     return int(max(typical, state.limits.ticket_s * NS))
 
 
-def _granted(state: State, running: list[Ticket], requested: Waiting) -> int:
+def _granted(state: State, requested: Waiting) -> int:
     """Groups that the asking one gets when all that wait are served in the order of their shares.
 
     The next is always the one with the least sequences by weight: served, queued and running.
     """
     outstanding = Counter[int]()
-    for ticket in running:
+    for ticket in state.tickets.values():
         outstanding[ticket.env_id] += ticket.sequences
     here = present(state, requested.env_id)
     waiting = [
-        found for found in state.waiting.values() if found.until > requested.at and found.env_id in here
+        found for found in state.waiting.values() if found.until > requested.until and found.env_id in here
     ]
     requesting = {found.env_id: found.groups for found in [*waiting, requested]}
     line: list[tuple[float, int]] = []
     for env_id in requesting:
         env = state.envs[env_id]
         sequences = outstanding[env_id] + env.account.queued.sequences
-        line.append((max(env.virtual, state.virtual) + sequences / weight_of(env), env_id))
+        line.append((max(env.virtual, state.head.virtual) + sequences / env.weight, env_id))
     sizes = {env.registered.group_size for env in here.values()}
     granted = _shared_out(state, line, requesting, permits(state, outstanding.total()), sizes)
     if not granted:
@@ -176,7 +159,7 @@ def _shared_out(
             continue
         free -= size
         granted[env_id] += 1
-        heapq.heappush(line, (tag + size / weight_of(state.envs[env_id]), env_id))
+        heapq.heappush(line, (tag + size / state.envs[env_id].weight, env_id))
     return +granted
 
 
@@ -191,59 +174,44 @@ def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
     return size <= left and bool(reachable >> (left - size) & 1)
 
 
-def accept(state: State, offers: Sequence[Offer], now: int) -> Decision[Outcomes | Full | Reused | Unknown]:
-    """Take the groups of one request, all of one environment.
+def accept(
+    state: State, offers: Sequence[Offer], now: int, bodies: Mapping[int, bytes] = MappingProxyType({})
+) -> Outcomes | Full | Reused | Unknown:
+    """Take the groups of one request, all of one environment; `bodies` by their place in it.
 
-    A place of a request whose key is known gets its first answer again, so that a request of which a part
-    was logged before a crash is completed and not doubled.
+    A request whose key is known gets its first answer again.
     """
     env_id = offers[0].env_id if offers else ANONYMOUS
-    operations: list[Operation] = []
-    if env_id in state.envs:
-        operations += renewal(state, env_id, now)
-    elif env_id == ANONYMOUS and state.trainer is not None:
-        operations.append(
-            EnvRegistered(at=now, env_id=ANONYMOUS, name="anonymous", desired_name="anonymous", group_size=1)
-        )
-    else:
-        return Decision(answer=unknown_env(env_id))
-    reused = next((offer.key for offer in offers if offer.key and _is_other(state, offer)), None)
-    if reused is not None:
-        return Decision(answer=Reused(key=reused))
-    known = {place: _known(state, offer) for place, offer in enumerate(offers)}
-    fresh = [place for place, outcome in known.items() if outcome is None]
+    if env_id == ANONYMOUS and state.trainer is not None and env_id not in state.envs:
+        anonymous = EnvRequest(desired_name="anonymous", group_size=1)
+        state.envs[env_id] = Env(name="anonymous", registered=anonymous, virtual=state.head.virtual)
+    if env_id not in state.envs:
+        return unknown_env(env_id)
+    state.see(env_id, now)
+    name = offers[0].key if offers else None
+    key = None if name is None else f"{env_id}/{name}"
+    first = None if key is None else state.keys.get(key)
+    if first is not None:
+        is_same = first.digest == offers[0].digest
+        return Outcomes(outcomes=first.outcomes) if is_same else Reused(key=name or "")
     queued = state.account.queued
     is_full = queued.sequences >= state.limits.max_queued_batches * state.batch_size
-    if is_full and any(_ticket(state, offers[place]) is None for place in fresh):
-        full = Full(
-            queued_groups=queued.groups,
-            queued_sequences=queued.sequences,
-            retry_s=state.limits.retry_s,
-        )
-        return Decision(answer=full, operations=tuple(operations))
-    judged = dict(_judged(state, [(place, offers[place]) for place in fresh], now))
-    operations += judged.values()
-    new = {
-        place: Outcome(id=done.id) if isinstance(done, Accepted) else Outcome(reason=done.reason)
-        for place, done in judged.items()
-    }
-    outcomes = tuple(known[place] or new[place] for place in range(len(offers)))
-    taken = frozenset(place for place, done in judged.items() if isinstance(done, Accepted))
-    return Decision(answer=Outcomes(outcomes=outcomes, fresh=taken), operations=tuple(operations))
+    if is_full and any(_ticket(state, offer) is None for offer in offers):
+        for offer in offers:
+            state.count_refused("full", offer)
+        state.count("pauses", env=state.name_of(env_id))
+        return full(state)
+    outcomes = tuple(_take(state, offer, now, bodies.get(place)) for place, offer in enumerate(offers))
+    if key is not None:
+        answered = Answered(at=now, env_id=env_id, digest=offers[0].digest, outcomes=outcomes)
+        state.remember(key, answered)
+    return Outcomes(outcomes=outcomes)
 
 
-def _is_other(state: State, offer: Offer) -> bool:
-    """Whether another body came under the key of an offer."""
-    env = state.envs.get(offer.env_id)
-    first = env.keys.get(offer.key) if env and offer.key else None
-    return first is not None and first.digest not in ("", offer.digest)
-
-
-def _known(state: State, offer: Offer) -> Outcome | None:
-    if offer.key is None or offer.env_id not in state.envs:
-        return None
-    first = state.envs[offer.env_id].keys.get(offer.key)
-    return first.outcomes.get(offer.index) if first else None
+def full(state: State) -> Full:
+    """No room for more groups."""
+    queued = state.account.queued
+    return Full(queued_groups=queued.groups, queued_sequences=queued.sequences, retry_s=state.limits.retry_s)
 
 
 def _ticket(state: State, offer: Offer) -> Ticket | None:
@@ -254,44 +222,29 @@ def _ticket(state: State, offer: Offer) -> Ticket | None:
     return ticket if ticket is not None and ticket.env_id == offer.env_id else None
 
 
-def _judged(
-    state: State, offers: Iterable[tuple[int, Offer]], now: int
-) -> Iterator[tuple[int, Accepted | Refused]]:
-    next_id = state.next_id
-    for place, offer in offers:
-        ticket = _ticket(state, offer)
-        version, source = _made_by(state, offer, ticket)
-        reason = _refusal(state, offer, version if source == "stated" else None)
-        if reason is None:
-            accepted = Accepted(
-                at=now,
-                id=next_id,
-                env_id=offer.env_id,
-                sequences=offer.sequences,
-                tokens=offer.tokens,
-                version=version,
-                version_source=source,
-                ticket=ticket.id if ticket else None,
-                key=offer.key,
-                digest=offer.digest,
-                index=offer.index,
-                traceparent=offer.traceparent,
-            )
-            next_id += 1
-            yield place, accepted
-        else:
-            refused = Refused(
-                at=now,
-                env_id=offer.env_id,
-                reason=reason,
-                sequences=offer.sequences,
-                tokens=offer.tokens,
-                ticket=ticket.id if ticket else None,
-                key=offer.key,
-                digest=offer.digest,
-                index=offer.index,
-            )
-            yield place, refused
+def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
+    ticket = _ticket(state, offer)
+    version, source = _made_by(state, offer, ticket)
+    reason = _refusal(state, offer, version if source == "stated" else None)
+    state.use_ticket(ticket, now)
+    if reason is not None:
+        for account in state.accounts(offer.env_id):
+            account.refused.setdefault(reason, Amount()).add(offer.sequences, offer.tokens)
+        state.count_refused(reason, offer)
+        return Outcome(reason=reason)
+    item = Item(
+        id=state.next_id(),
+        env_id=offer.env_id,
+        at=now,
+        sequences=offer.sequences,
+        tokens=offer.tokens,
+        size=offer.size,
+        version=version,
+        version_source=source,
+        traceparent=offer.traceparent,
+    )
+    state.add_item(item, body)
+    return Outcome(id=item.id)
 
 
 def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[Version, VersionSource]:

@@ -3,24 +3,53 @@
 Owns the words between the queue and what carries them. Must not know JSON, HTTP or how a decision is made.
 """
 
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from overwatch_rl.rollouts.operations import (
-    Account,
-    Operation,
-    Outcome,
-    Trainer,
-    Version,
-    VersionSource,
-)
-
-A = TypeVar("A")
+VersionSource: TypeAlias = Literal["stated", "assumed"]
+"""Whether the sender stated which policy made a group, or the server takes the last one it answered."""
+Refusal: TypeAlias = Literal["invalid", "stale", "abandoned", "too_large", "unreachable"]
+"""Why a group was not accepted: its content, its policy's age or lineage, or a size that fits no batch."""
+Expiry: TypeAlias = Literal["stale", "abandoned", "reset", "returned"]
+"""Why an accepted group will never be served; `returned`: it came back unused too often, so it may be what
+its readers fail at."""
 
 MOST_SEQUENCES = 1 << 20
 ANONYMOUS = -1
 """The environment that groups without an `env_id` belong to."""
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which policy: the line of training it belongs to, and its number there."""
+
+    lineage: int = 0
+    number: int = 0
+
+
+class Trainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a trainer states when it registers."""
+
+    uuid: str
+    batch_size: int
+    """Sequences of a batch."""
+    max_token_len: int
+    starting_step: int = 0
+    num_steps: int | None = None
+    """The step at which training ends; `None` for no end."""
+    wandb_group: str | None = None
+    wandb_project: str | None = None
+    checkpoint_dir: str | None = None
+    save_checkpoint_interval: int | None = None
+    max_staleness: int | None = None
+    """Most versions that a group may be old when it is served; `None` for the server's setting."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one group of a request: an id, or a reason."""
+
+    id: int | None = None
+    reason: Refusal | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +73,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """So often a group comes back unused before it is set aside: its reader may fail because of it."""
     retry_s: float = 1.0
     """When to ask again where the answer was: wait, no tickets, no batch, full."""
-
-
-class Decision(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
-    """What shall happen, in order, and what to answer once it has. Nothing has changed yet."""
-
-    answer: A
-    operations: tuple[Operation, ...] = ()
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +129,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     digest: str = ""
     """Of the body that came under the key."""
-    index: int = 0
+    size: int = 0
+    """Bytes of its body."""
     traceparent: str | None = None
     is_invalid: bool = False
     """Whether validation found a fault in it: it is refused, counted, and keeps its place in the request."""
@@ -123,8 +146,6 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each group of a request, in its order; those of a repeated request as the first time."""
 
     outcomes: tuple[Outcome, ...]
-    fresh: frozenset[int]
-    """Places whose group was accepted now: their payloads are to be kept."""
 
 
 class Tickets(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +202,35 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     deadline: int | None
     ended: str | None = None
     """`acknowledged`, `expired`, `released`, `broken`, `registered`, `reset`; `None` while it is out."""
+
+
+class Amount(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """So many groups, with so many sequences and tokens."""
+
+    groups: int = 0
+    sequences: int = 0
+    tokens: int = 0
+
+    def add(self, sequences: int, tokens: int, sign: int = 1) -> None:
+        """Count one group more, or one less."""
+        self.groups += sign
+        self.sequences += sign * sequences
+        self.tokens += sign * tokens
+
+
+class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where everything is: accepted = queued + leased + acknowledged + expired; refused is apart."""
+
+    accepted: Amount = msgspec.field(default_factory=Amount)
+    queued: Amount = msgspec.field(default_factory=Amount)
+    leased: Amount = msgspec.field(default_factory=Amount)
+    acknowledged: Amount = msgspec.field(default_factory=Amount)
+    expired: dict[Expiry, Amount] = msgspec.field(default_factory=dict)
+    refused: dict[Refusal, Amount] = msgspec.field(default_factory=dict)
+    redelivered: int = 0
+    """Groups that were queued again."""
+    late: int = 0
+    """Groups that came after their ticket had expired."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from overwatch_rl.rollouts.fold import weight_of
-from overwatch_rl.rollouts.operations import Expiry, Ticket, Version
+from overwatch_rl.rollouts.answers import Expiry, Version
 from overwatch_rl.rollouts.shares import bounded_sums, present
-from overwatch_rl.rollouts.state import Lane, State
+from overwatch_rl.rollouts.state import Lane, State, Ticket
 
 
 @dataclass(slots=True)
@@ -118,7 +117,7 @@ class Packing:
         self.used[lane] += 1
         self.counts[lane.sequences] -= 1
         self.left -= lane.sequences
-        self.virtual[lane.env_id] += lane.sequences / weight_of(self.state.envs[lane.env_id])
+        self.virtual[lane.env_id] += lane.sequences / self.state.envs[lane.env_id].weight
 
 
 def assembled(state: State, candidates: Candidates) -> Sequence[int] | int | None:

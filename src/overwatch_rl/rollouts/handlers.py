@@ -10,15 +10,16 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from overwatch import __version__
 from overwatch_rl.rollouts import answers, queue, replies, wire
-from overwatch_rl.rollouts.operations import Trainer, Version
+from overwatch_rl.rollouts.answers import Trainer, Version
+from overwatch_rl.rollouts.leases import NO_TRAINER
 from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.validation import FIXES, Invalid, Valid, one, several
 from overwatch_rl.web.faults import Fault, InvalidError, decode
 from overwatch_rl.web.spans import HEADER, named
@@ -150,11 +151,11 @@ class Handlers:
 
     async def wandb_info(self, _: Call) -> Reply:
         """How runs of an experiment tracker are grouped."""
-        return Reply(body=replies.wandb_info(self.service.state.trainer))
+        return Reply(body=replies.wandb_info(await self._trainer()))
 
     async def info(self, _: Call) -> Reply:
         """What the trainer takes."""
-        return Reply(body=replies.info(self.service.state.trainer))
+        return Reply(body=replies.info(await self._trainer()))
 
     async def batch(self, call: Call) -> Reply:
         """The next batch, oldest first within fair shares, or null where there is none yet."""
@@ -169,26 +170,31 @@ class Handlers:
             return reply
 
     async def _batch(self, call: Call) -> Reply:
-        service = self.service
+        stated: Version | None = None
         number = call.query.get("version")
         if number is not None:
-            version = Version(lineage=_natural(call.query.get("lineage", "0"), "lineage"),
-                              number=_natural(number, "version"))  # fmt: skip
-            moved = service.note(lambda state, now: queue.move_version(state, version, None, now))
-            if isinstance(moved, answers.Unknown):
-                return Reply(body=wire.Problem(error=moved.reason, path="version"), status=409)
-        answer = service.note(partial(queue.batch, is_explicit=call.is_explicit))
-        # What it is made of may be gone once it is safe, if a reset of the queue comes meanwhile.
-        body = replies.batch(answer, service.payloads, service.now())
-        if not isinstance(answer, answers.Unknown):
-            requested = answer if isinstance(answer, answers.Batch) else answer.lack
-            self._telemetry.requested(service.state, requested, service.now())
-        await service.safe()
-        return Reply(body=body, lease=answer.lease if isinstance(answer, answers.Batch) else None)
+            stated = Version(lineage=_natural(call.query.get("lineage", "0"), "lineage"),
+                             number=_natural(number, "version"))  # fmt: skip
+
+        def _decide(state: State, now: int) -> tuple[Any, Mapping[int, bytes], int]:
+            if stated is not None:
+                moved = queue.move_version(state, stated, None, now)
+                if isinstance(moved, answers.Unknown):
+                    return moved, {}, now
+            answer = queue.batch(state, now, is_explicit=call.is_explicit)
+            items = [item.id for item in answer.items] if isinstance(answer, answers.Batch) else []
+            return answer, self.service.store.read(items), now
+
+        answer, bodies, now = await self.service.do(_decide)
+        if isinstance(answer, answers.Unknown) and answer is not NO_TRAINER:
+            return Reply(body=wire.Problem(error=answer.reason, path="version"), status=409)
+        lease = answer.lease if isinstance(answer, answers.Batch) else None
+        return Reply(body=replies.batch(answer, bodies, now), lease=lease)
 
     async def latest_example(self, _: Call) -> Reply:
         """The group that was accepted last."""
-        latest = self.service.latest
+        latest = await self.service.do(lambda *_: self.service.store.latest())
+        latest = latest or self.service.latest
         return Reply(body=wire.NoExample() if latest is None else msgspec.Raw(latest))
 
     async def scored_data(self, call: Call) -> Reply:
@@ -204,37 +210,47 @@ class Handlers:
 
     async def status(self, _: Call) -> Reply:
         """The queue as a whole."""
-        return Reply(body=replies.status(queue.status(self.service.state, self.service.now())))
+        return Reply(body=await self.service.do(lambda state, now: replies.status(queue.status(state, now))))
 
     async def status_env(self, call: Call) -> Reply:
         """The queue as one environment sees it; renews the environment."""
         given = call.query.get("env_id")
         env_id = decode(call.body, _IDENTIFIER, FIXES).env_id if given is None else _natural(given, "env_id")
-        service = self.service
-        answer = service.note(lambda state, now: queue.status_env(state, env_id, now))
+
+        def _decide(state: State, now: int) -> answers.Unknown | wire.EnvStatus:
+            answer = queue.status_env(state, env_id, now)
+            if isinstance(answer, answers.Unknown):
+                return answer
+            return replies.env_status(answer, state.envs[env_id], state.limits.env_lease_s)
+
+        answer = await self.service.do(_decide)
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
-        state = service.state
-        return Reply(body=replies.env_status(answer, state.envs[env_id], state.limits.env_lease_s))
+        return Reply(body=answer)
 
     async def admit(self, call: Call) -> Reply:
         """Tickets: permissions to generate, so that nothing is too old when it is served."""
         body = decode(call.body, _ADMISSION, FIXES)
-        answer = await self.service.do(lambda state, now: queue.admit(state, body.env_id, body.groups, now))
+        answer, now = await self.service.do(
+            lambda state, now: (queue.admit(state, body.env_id, body.groups, now), now)
+        )
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
-        return Reply(body=replies.tickets(answer, self.service.now()))
+        return Reply(body=replies.tickets(answer, now))
 
     async def move_version(self, call: Call) -> Reply:
         """The trainer states which version of the policy it has."""
         body = decode(call.body, _MOVE, FIXES)
         version = Version(lineage=body.lineage, number=body.number)
-        answer = await self.service.do(
-            lambda state, now: queue.move_version(state, version, body.resumed_from, now)
-        )
+
+        def _decide(state: State, now: int) -> answers.Status | answers.Unknown:
+            moved = queue.move_version(state, version, body.resumed_from, now)
+            return queue.status(state, now) if isinstance(moved, answers.Status) else moved
+
+        answer = await self.service.do(_decide)
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)
-        return Reply(body=wire.Moved(version=replies.version(self.service.state.version)))
+        return Reply(body=wire.Moved(version=replies.version(answer.version)))
 
     async def acknowledge(self, call: Call) -> Reply:
         """The trainer has used the groups of a lease: they are never served again."""
@@ -260,17 +276,16 @@ class Handlers:
         error = 'GET discards nothing here; send POST /reset with {"confirm": "discard everything"}'
         return Reply(body=wire.Problem(error=error), status=405, headers={"Allow": "POST"})
 
-    @property
-    def _longest(self) -> int:
-        trainer = self.service.state.trainer
-        return 0 if trainer is None else max(0, trainer.max_token_len)
+    async def _trainer(self) -> Trainer | None:
+        return await self.service.do(lambda state, _: state.trainer)
 
     async def _judged(self, judge: Callable[[bytes, int], T], body: bytes) -> T:
         """A large body is looked at by another thread, one at a time: the others need not wait for it."""
+        longest = await self.service.do(lambda state, _: state.longest)
         if len(body) < _LARGE:
-            return judge(body, self._longest)
+            return judge(body, longest)
         async with self._judging:
-            return await asyncio.to_thread(judge, body, self._longest)
+            return await asyncio.to_thread(judge, body, longest)
 
     async def _accept(self, groups: Sequence[Valid | Invalid], call: Call, *, is_list: bool) -> Reply:
         given = call.headers.get(HEADER)
@@ -284,7 +299,7 @@ class Handlers:
     ) -> Reply:
         env_id = _sender(groups)
         groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
-        offers = [_offer(group, env_id, key, traceparent, number) for number, group in enumerate(groups)]
+        offers = [_offer(group, env_id, key, traceparent) for group in groups]
         payloads = {number: group.payload for number, group in enumerate(groups) if isinstance(group, Valid)}
         answer = await self.service.accept(offers, payloads)
         match answer:
@@ -295,7 +310,6 @@ class Handlers:
                 message = f"{name!r} came before with another body; send a new key with each new request"
                 return Reply(body=wire.Problem(error=f"{KEY}: {message}", path=KEY), status=422)
             case answers.Full():
-                self._telemetry.full(self.service.state, offers)
                 return full(self.service)
             case answers.Outcomes():
                 faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
@@ -304,18 +318,18 @@ class Handlers:
 
     async def _lease(
         self, call: Call,
-        decide: Callable[[Any, int, int], answers.Decision[answers.LeaseAnswer | answers.Unknown]],
+        decide: Callable[[State, int, int], answers.LeaseAnswer | answers.Unknown],
     ) -> Reply:  # fmt: skip
         lease = _natural(call.match["id"], "id")
-        answer = await self.service.do(lambda state, now: decide(state, lease, now))
+        answer, now = await self.service.do(lambda state, now: (decide(state, lease, now), now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="id"), status=404)
-        return Reply(body=replies.lease(answer, self.service.now()))
+        return Reply(body=replies.lease(answer, now))
 
 
 def full(service: Service) -> Reply:
     """To a sender whose groups find no room."""
-    answer = service.full()
+    answer = queue.full(service.state)
     headers = {"Retry-After": str(max(1, math.ceil(answer.retry_s)))}
     return Reply(body=replies.full(answer, service.problem), status=429, headers=headers)
 
@@ -356,9 +370,7 @@ def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> V
     )
 
 
-def _offer(
-    group: Valid | Invalid, env_id: int, key: Key | None, traceparent: str | None, number: int
-) -> answers.Offer:
+def _offer(group: Valid | Invalid, env_id: int, key: Key | None, traceparent: str | None) -> answers.Offer:
     is_valid = isinstance(group, Valid)
     stated = group.head.version if isinstance(group, Valid) else None
     return answers.Offer(
@@ -369,7 +381,7 @@ def _offer(
         ticket=group.head.ticket if isinstance(group, Valid) else group.ticket,
         key=None if key is None else key.name,
         digest="" if key is None else key.digest,
-        index=number,
+        size=len(group.payload) if isinstance(group, Valid) else 0,
         traceparent=traceparent,
         is_invalid=not is_valid,
     )

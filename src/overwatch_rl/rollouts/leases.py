@@ -3,60 +3,48 @@
 Owns leases. An explicit lease is acknowledged, extended or given back by its holder; at its deadline its
 groups are queued again. An old client never acknowledges: its lease counts as used when it asks for the next
 batch, or some time after the reply was written whole, and comes back when the connection broke before that or
-the trainer begins a new life. Groups that come back are delivered again, and are marked so.
+the trainer begins a new life. Groups that come back are delivered again, and are marked so. Of a lease whose
+server sends it still, no other server knows how that ends: it waits until that server is gone.
 Must not know which groups make a batch.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from overwatch_rl.rollouts.admission import NS, is_done, overdue, permits
+import msgspec
+
+from overwatch_rl.rollouts.admission import is_done, overdue, permits
 from overwatch_rl.rollouts.answers import (
     Batch,
-    Decision,
     LeaseAnswer,
     NoBatch,
     Served,
     Status,
+    Trainer,
     Unknown,
+    Version,
 )
 from overwatch_rl.rollouts.assembly import Candidates, assembled, over_age
-from overwatch_rl.rollouts.operations import (
-    Acknowledged,
-    Delivered,
-    Ended,
-    Expired,
-    Extended,
-    Lease,
-    Leased,
-    Operation,
-    Released,
-    Renewed,
-    Reset,
-    Seen,
-    TicketsExpired,
-    Trainer,
-    TrainerRegistered,
-    TrainerStarted,
-    Version,
-    VersionMoved,
-)
-from overwatch_rl.rollouts.state import Lane, State, lane_of
+from overwatch_rl.rollouts.state import KEY_RETENTION_NS, NS, Ended, Lease, State
 
 NO_TRAINER: Final = Unknown(reason="no trainer has registered; POST /register first")
+BEAT_NS: Final = 5 * NS
+"""How often a server writes that it is here."""
+GONE_NS: Final = 30 * NS
+"""After so long without a word a server is gone, and what it was sending with it."""
 
 
 def status(state: State, now: int) -> Status:
     """The queue as a whole."""
-    over = sum(state.tickets[found].sequences for found in overdue(state, now))
+    running = state.running - sum(state.tickets[ticket].sequences for ticket in overdue(state, now))
     account = state.account
     return Status(
         step=state.step,
         version=state.version,
         held_groups=account.queued.groups + account.leased.groups,
         held_sequences=state.held,
-        running_sequences=state.running - over,
-        permits=permits(state, state.running - over),
+        running_sequences=running,
+        permits=permits(state, running),
         is_done=is_done(state),
         account=account,
     )
@@ -66,74 +54,63 @@ def _implicit(state: State) -> list[Lease]:
     return [lease for lease in state.leases.values() if not lease.is_explicit]
 
 
-def batch(state: State, now: int, *, is_explicit: bool = False) -> Decision[Batch | NoBatch | Unknown]:
-    """Lease the next batch; the first call starts the trainer, an implicit one settles the last lease."""
-    if state.trainer is None:
-        return Decision(answer=NO_TRAINER)
-    operations: list[Operation] = [] if state.is_started else [TrainerStarted(at=now)]
-    settled = [] if is_explicit else _implicit(state)
-    used = [lease for lease in settled if lease.is_delivered]
-    back = [lease for lease in settled if not lease.is_delivered]
-    operations += [Acknowledged(at=now, lease=lease.id) for lease in used]
-    for lease in back:
-        operations += _back(state, lease, now, "broken")
-    version = state.version
-    if not state.is_version_stated:
-        version = Version(lineage=version.lineage, number=version.number + len(used))
-    elif state.behind + len(used) > 0:
-        operations.append(VersionMoved(at=now, version=version, resumed_from=state.resumed_from))
-    over = overdue(state, now)
-    if over:
-        operations.append(TicketsExpired(at=now, tickets=over))
-    candidates = Candidates(
-        version=version,
-        lanes=_with_returned(state, back),
-        tickets=[ticket for ticket in state.tickets.values() if ticket.expires_at > now],
-    )
+def batch(state: State, now: int, *, is_explicit: bool = False) -> Batch | NoBatch | Unknown:
+    """Lease the next batch; the first call starts the trainer, an implicit one ends the last lease."""
+    head = state.head
+    if head.trainer is None:
+        return NO_TRAINER
+    head.is_started = True
+    for lease in [] if is_explicit else _implicit(state):
+        if lease.is_delivered:
+            state.acknowledge(lease.id)
+        elif lease.server == state.server:
+            state.release(lease.id, "broken")
+    if head.is_version_stated:
+        head.behind = min(0, head.behind)
+    state.expire_tickets(overdue(state, now))
+    tickets = list(state.tickets.values())
+    candidates = Candidates(version=head.version, lanes=dict(state.lanes), tickets=tickets)
     for lane, reason in over_age(state, candidates):
-        operations.append(Expired(at=now, items=tuple(candidates.lanes.pop(lane)), reason=reason))
+        for old in candidates.lanes.pop(lane):
+            state.drop_item(old, reason)
     found = assembled(state, candidates)
     if not isinstance(found, Sequence):
-        answer = _lack(state, candidates, found)
-        return Decision(answer=answer, operations=tuple(operations))
-    returned = {item for lease in back for item in lease.items}
-    leased, served = _leased(state, now, found, is_explicit=is_explicit)
-    return Decision(
-        answer=Batch(
-            lease=leased.lease,
-            is_explicit=is_explicit,
-            deadline=leased.deadline,
-            version=version,
-            items=tuple(_served(state, item, version, returned) for item in served),
-        ),
-        operations=(*operations, leased),
-    )
-
-
-def _with_returned(state: State, back: list[Lease]) -> dict[Lane, Sequence[int]]:
-    """What is queued once these leases are released."""
-    lanes: dict[Lane, Sequence[int]] = dict(state.lanes)
-    for item in (state.items[found] for lease in back for found in lease.items):
-        lane = lane_of(item)
-        lanes[lane] = sorted([*lanes.get(lane, ()), item.id])
-    return lanes
-
-
-def _leased(
-    state: State, now: int, items: Sequence[int], *, is_explicit: bool
-) -> tuple[Leased, tuple[int, ...]]:
+        lacking = _lack(state, candidates, found)
+        state.count("batches", status=lacking.lack)
+        return lacking
+    state.count("batches", status="served")
+    for item in [state.items[item] for item in found]:
+        state.observe("wait_time", (now - item.at) / NS)
+        state.observe("age", state.age(item.version), source=item.version_source)
     seconds = state.limits.lease_s if is_explicit else state.limits.implicit_lease_s
-    leased = Leased(
+    lease = Lease(
+        id=state.next_id(),
         at=now,
-        lease=state.next_id,
-        items=tuple(items),
+        items=tuple(found),
         is_explicit=is_explicit,
         deadline=now + int(seconds * NS),
+        server=state.server,
     )
-    return leased, leased.items
+    _lease(state, lease)
+    return Batch(
+        lease=lease.id,
+        is_explicit=is_explicit,
+        deadline=lease.deadline,
+        version=head.version,
+        items=tuple(_served(state, item) for item in lease.items),
+    )
 
 
-def _served(state: State, found: int, version: Version, returned: set[int]) -> Served:
+def _lease(state: State, lease: Lease) -> None:
+    least = min(state.envs[lane.env_id].virtual for lane in state.lanes)
+    state.head.virtual = max(state.head.virtual, least)
+    state.leases[lease.id] = lease
+    for item in [state.items[item] for item in lease.items]:
+        state.items[item.id] = msgspec.structs.replace(item, is_leased=True)
+        state.move_item(item, 1)
+
+
+def _served(state: State, found: int) -> Served:
     item = state.items[found]
     return Served(
         id=item.id,
@@ -141,8 +118,8 @@ def _served(state: State, found: int, version: Version, returned: set[int]) -> S
         sequences=item.sequences,
         version=item.version,
         version_source=item.version_source,
-        age=max(0, version.number - item.version.number),
-        is_redelivered=item.deliveries > 0 or item.id in returned,
+        age=state.age(item.version),
+        is_redelivered=item.deliveries > 0,
         traceparent=item.traceparent,
     )
 
@@ -170,126 +147,127 @@ def _answer(state: State, lease: int) -> LeaseAnswer | Unknown:
     return Unknown(reason=f"lease {lease} is not known; ask GET /batch for another")
 
 
-def delivered(state: State, lease: int, now: int) -> Decision[LeaseAnswer | Unknown]:
+def delivered(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
     """The reply with this lease was written to its last byte."""
-    is_new = lease in state.leases and not state.leases[lease].is_delivered
-    operations = (Delivered(at=now, lease=lease),) if is_new else ()
-    return Decision(answer=_answer(state, lease), operations=operations)
+    if lease in state.leases:
+        state.leases[lease] = msgspec.structs.replace(state.leases[lease], is_delivered=True)
+    return _answer(state, lease)
 
 
-def broken(state: State, lease: int, now: int) -> Decision[LeaseAnswer | Unknown]:
+def broken(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
     """The connection broke before the last byte of a reply: its groups are queued again."""
-    return _released(state, lease, now, "broken")
+    return _released(state, lease, "broken")
 
 
-def release(state: State, lease: int, now: int) -> Decision[LeaseAnswer | Unknown]:
+def release(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
     """The trainer gives a lease back: its groups are queued again."""
-    return _released(state, lease, now, "released")
+    return _released(state, lease, "released")
 
 
-def _released(state: State, lease: int, now: int, reason: Ended) -> Decision[LeaseAnswer | Unknown]:
-    if lease not in state.leases:
-        return Decision(answer=_answer(state, lease))
-    answer = LeaseAnswer(lease=lease, deadline=None, ended=reason)
-    return Decision(answer=answer, operations=_back(state, state.leases[lease], now, reason))
+def _released(state: State, lease: int, reason: Ended) -> LeaseAnswer | Unknown:
+    if lease in state.leases:
+        state.release(lease, reason)
+    return _answer(state, lease)
 
 
-def _back(state: State, lease: Lease, now: int, reason: Ended) -> tuple[Operation, ...]:
-    """The groups of a lease are queued again; those that came back too often are set aside.
-
-    A reply that did not arrive is no reader's failure: it is not counted.
-    """
-    most = state.limits.max_returns
-    aside = tuple(
-        item for item in lease.items if reason != "broken" and state.items[item].returns + 1 >= most
-    )
-    released = Released(at=now, lease=lease.id, reason=reason)
-    return (released, Expired(at=now, items=aside, reason="returned")) if aside else (released,)
-
-
-def acknowledge(state: State, lease: int, now: int) -> Decision[LeaseAnswer | Unknown]:
+def acknowledge(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
     """The trainer has used a lease; asked again, the answer is the same."""
-    if lease not in state.leases:
-        return Decision(answer=_answer(state, lease))
-    answer = LeaseAnswer(lease=lease, deadline=None, ended="acknowledged")
-    return Decision(answer=answer, operations=(Acknowledged(at=now, lease=lease),))
+    if lease in state.leases:
+        state.acknowledge(lease)
+    return _answer(state, lease)
 
 
-def extend(state: State, lease: int, seconds: float | None, now: int) -> Decision[LeaseAnswer | Unknown]:
+def extend(state: State, lease: int, seconds: float | None, now: int) -> LeaseAnswer | Unknown:
     """Move a lease's deadline to so many seconds from now."""
-    if lease not in state.leases:
-        return Decision(answer=_answer(state, lease))
-    deadline = now + int((state.limits.lease_s if seconds is None else seconds) * NS)
-    answer = LeaseAnswer(lease=lease, deadline=deadline)
-    return Decision(answer=answer, operations=(Extended(at=now, lease=lease, deadline=deadline),))
+    if lease in state.leases:
+        deadline = now + int((state.limits.lease_s if seconds is None else seconds) * NS)
+        state.leases[lease] = msgspec.structs.replace(state.leases[lease], deadline=deadline)
+    return _answer(state, lease)
 
 
-def register_trainer(state: State, trainer: Trainer, now: int) -> Decision[Status]:
+def register_trainer(state: State, trainer: Trainer, now: int) -> Status:
     """A trainer registers; again after a crash: what its old wire had got is queued again."""
-    operations: list[Operation] = []
     for lease in _implicit(state):
-        operations += _back(state, lease, now, "registered")
-    operations.append(TrainerRegistered(at=now, trainer=trainer))
-    return Decision(answer=status(state, now), operations=tuple(operations))
+        state.release(lease.id, "registered")
+    head = state.head
+    if head.trainer is None and not head.is_version_stated:
+        head.version = Version(number=trainer.starting_step)
+    head.trainer, head.batches, head.behind = trainer, 0, 0
+    return status(state, now)
 
 
-def move_version(
-    state: State, version: Version, resumed_from: int | None, now: int
-) -> Decision[Status | Unknown]:
+def move_version(state: State, version: Version, resumed_from: int | None, now: int) -> Status | Unknown:
     """The trainer states its version; within a lineage numbers only rise."""
-    old = state.version
-    if state.is_version_stated and (version.lineage, version.number) < (old.lineage, old.number):
+    head, old = state.head, state.version
+    if head.is_version_stated and (version.lineage, version.number) < (old.lineage, old.number):
         reason = (
             f"version {version.lineage}.{version.number} is older than {old.lineage}.{old.number}; "
             f"a trainer that resumes begins lineage {old.lineage + 1}"
         )
-        return Decision(answer=Unknown(reason=reason))
-    if state.is_version_stated and version == old:
-        return Decision(answer=status(state, now))
-    moved = VersionMoved(at=now, version=version, resumed_from=resumed_from)
-    return Decision(answer=status(state, now), operations=(moved,))
+        return Unknown(reason=reason)
+    if not head.is_version_stated or version != old:
+        moved_by = version.number - old.number
+        goes_on = old.lineage == version.lineage and moved_by > 0
+        head.behind = max(-len(state.leases), head.behind - moved_by) if goes_on else 0
+        if old.lineage != version.lineage:
+            head.resumed_from = resumed_from
+        head.version, head.is_version_stated = version, True
+    return status(state, now)
 
 
-def sweep(state: State, now: int) -> Decision[None]:
-    """End what time has ended: leases, tickets, and the shares of environments that are silent."""
-    operations: list[Operation] = []
-    for lease in state.leases.values():
-        if lease.deadline > now:
-            continue
-        if lease.is_delivered and not lease.is_explicit:
-            operations.append(Acknowledged(at=now, lease=lease.id))
-        else:
-            operations += _back(state, lease, now, "expired")
-    over = overdue(state, now)
-    if over:
-        operations.append(TicketsExpired(at=now, tickets=over))
+def sweep(state: State, now: int) -> None:
+    """End what time has ended: leases, tickets, keys, and the shares of environments that are silent."""
+    servers = state.head.servers
+    if now - servers.get(state.server, -BEAT_NS) >= BEAT_NS:
+        servers[state.server] = now
+    for server in [name for name, seen in servers.items() if now - seen >= GONE_NS]:
+        del servers[server]
+    _end_unsent(state, {state.server, *servers})
+    _end_overdue(state, now)
+    state.expire_tickets(overdue(state, now))
+    for key in [key for key, first in state.keys.items() if first.at < now - KEY_RETENTION_NS]:
+        state.forget(key)
     patience = int(state.limits.env_lease_s * NS)
-    operations += [
-        Renewed(at=now, env_id=env_id, is_present=False)
-        for env_id, env in state.envs.items()
-        if env.presence == "present" and env.seen + patience <= now
-    ]
-    return Decision(answer=None, operations=tuple(operations))
+    for env_id, env in state.envs.items():
+        if env.presence == "present" and env.seen + patience <= now:
+            state.leave(env_id, "silent")
 
 
-def restarted(state: State, now: int) -> Decision[None]:
-    """After a log was read: no call could come meanwhile, so every lease starts anew.
+def _end_overdue(state: State, now: int) -> None:
+    """Leases whose time is over; one of an old client that had it whole counts as used."""
+    for lease in [lease for lease in state.leases.values() if lease.deadline <= now]:
+        if lease.is_delivered and not lease.is_explicit:
+            state.acknowledge(lease.id)
+        else:
+            state.release(lease.id, "expired")
 
-    A reply that was not written whole when the server ended never will be.
+
+def _end_unsent(state: State, here: set[str]) -> None:
+    """A reply that was not written whole when its server ended never will be."""
+    for lease in _implicit(state):
+        if not lease.is_delivered and lease.server not in here:
+            state.release(lease.id, "broken")
+
+
+def restarted(state: State, now: int, *, is_alone: bool = True) -> None:
+    """A server begins, after all others where it is alone: every lease has its time anew.
+
+    No call could come to it meanwhile.
     """
+    if is_alone:
+        state.head.servers.clear()
     least = now + int(state.limits.lease_s * NS)
-    operations: list[Operation] = []
-    for lease in state.leases.values():
+    for lease in list(state.leases.values()):
         if lease.is_explicit and lease.deadline < least:
-            operations.append(Extended(at=now, lease=lease.id, deadline=least))
-        elif not lease.is_explicit and not lease.is_delivered:
-            operations.append(Released(at=now, lease=lease.id, reason="broken"))
-    operations += [
-        Seen(at=now, env_id=env_id) for env_id, env in state.envs.items() if env.presence == "present"
-    ]
-    return Decision(answer=None, operations=tuple(operations))
+            state.leases[lease.id] = msgspec.structs.replace(lease, deadline=least)
+    for env_id, env in state.envs.items():
+        if env.presence == "present":
+            state.see(env_id, now)
+    _end_unsent(state, set(state.head.servers))
 
 
-def reset(state: State, now: int) -> Decision[int]:
+def reset(state: State, now: int) -> int:  # noqa: ARG001 as every decision
     """Forget trainer, environments and groups; answers how many groups are lost, which count as expired."""
-    return Decision(answer=len(state.items), operations=(Reset(at=now),))
+    lost = len(state.items)
+    state.reset()
+    return lost

@@ -13,7 +13,7 @@ _TEMPLATE: Final = "#/components/schemas/{name}"
 _WORDS: Final = {
     200: "Done", 400: "No gzip stream", 401: "No token", 403: "Not from there", 404: "Unknown",
     405: "Not this way", 409: "Against what is known", 413: "Too large", 422: "A field is wrong",
-    429: "Full: send again after Retry-After", 503: "The log cannot be written",
+    429: "Full: send again after Retry-After", 503: "The database cannot be written",
 }  # fmt: skip
 
 

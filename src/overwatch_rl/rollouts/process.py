@@ -8,7 +8,6 @@ what is served.
 import asyncio
 import gc
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -16,16 +15,13 @@ from aiohttp import web
 from aiohttp.log import server_logger
 
 from overwatch.platform import raise_file_limit, return_memory_soon
-from overwatch_rl.clock import elapsing
-from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
-from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.settings import RolloutsSettings
-from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Store
-from overwatch_rl.rollouts.telemetry import Silent, Telemetry, Tower, start_run
+from overwatch_rl.rollouts.telemetry import Silent, Tower, start_run
 from overwatch_rl.web.process import Senders, ending, listen, loop_factory, status_of, url_of
 from overwatch_rl.web.site import Site
 
@@ -50,14 +46,10 @@ def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     raise_file_limit(settings.connections.most + _OTHER_FILES)
     tower = None if settings.tower is None else start_run(settings.tower.run_id, settings.tower.endpoint)
     try:
-        state = State(limits=settings.limits)
-        store = Store(settings.folder, state, settings.store)
-        try:
-            service = service_of(state, store, Silent() if tower is None else Tower(tower))
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, service, echo))
-        finally:
-            store.close()
+        store = Store(settings.store, settings.limits)
+        service = Service(store, Silent() if tower is None else Tower(tower))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            status = runner.run(_serve(settings, service, echo))
     except BaseException as error:
         if tower is not None:
             tower.close(outcome="failed", reason=str(error))
@@ -67,13 +59,8 @@ def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     return status
 
 
-def service_of(state: State, store: Store, telemetry: Telemetry) -> Service:
-    """The queue of a store; its time goes on where the log ended, so that what a ticket had left, it has."""
-    return Service(state, store, telemetry, elapsing(store.last_at or time.time_ns()))
-
-
 async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[str], None]) -> int:
-    await service.do(queue.restarted)
+    await service.begin()
     gc.freeze()
     gc.set_threshold(*_YOUNG)
     server_logger.addFilter(Senders())
@@ -92,20 +79,21 @@ async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[s
         sweeps.cancel()
         await runner.cleanup()
         await server.close()
+        await service.close()
     return status_of(number)
 
 
 def _greeting(settings: RolloutsSettings, service: Service, url: str) -> str:
-    kept = "in memory alone" if settings.folder is None else f"in {settings.folder}"
-    return f"rollouts API at {url}, {len(service.state.items)} groups {kept}"
+    return f"rollouts API at {url}, {len(service.state.items)} groups {settings.place}"
 
 
 async def _sweep(service: Service) -> None:
     """End what time has ended, second by second: the border of a task that must not end."""
     while True:
         try:
-            service.note(queue.sweep)
-            service.telemetry.swept(service.state, service.now())
+            await service.sweep()
+        except UnsafeError as error:
+            _log.error("looking at what time has ended failed: %s", error)
         except Exception:  # noqa: BLE001 logged, and tried again
             _log.exception("looking at what time has ended failed")
         await asyncio.sleep(SWEEP_S)

@@ -10,12 +10,9 @@ from typing import Final
 from msgspec import Raw
 
 from overwatch_rl.rollouts import answers, wire
-from overwatch_rl.rollouts.operations import Env, Refusal, Trainer, Version
+from overwatch_rl.rollouts.answers import Refusal, Trainer, Version
+from overwatch_rl.rollouts.state import LEAST_WEIGHT, NS, Env
 from overwatch_rl.web.faults import Fault
-
-LEAST_WEIGHT: Final = 0.01
-"""What an environment is answered as its weight at least: published clients divide by it."""
-SECOND: Final = 1_000_000_000
 
 WHY: Final[dict[Refusal, tuple[str, str]]] = {
     "invalid": ("", "cannot be used"),
@@ -37,7 +34,7 @@ def version(value: Version) -> wire.PolicyVersion:
 
 def seconds(until: int | None, now: int) -> float | None:
     """From now until a moment, not below 0."""
-    return None if until is None else max(0.0, (until - now) / SECOND)
+    return None if until is None else max(0.0, (until - now) / NS)
 
 
 def wandb_info(trainer: Trainer | None) -> wire.WandbInfo:
@@ -105,7 +102,7 @@ def _refusal(index: int, reason: Refusal, fault: Fault | None, *, is_list: bool)
 def full(answer: answers.Full, problem: str | None) -> wire.Full:
     """To a sender whose groups found no room; `problem` is what the disk has against them."""
     why = (
-        f"the log cannot be written ({problem})"
+        f"the database cannot be written ({problem})"
         if problem
         else f"the queue has {answer.queued_groups} groups"
     )

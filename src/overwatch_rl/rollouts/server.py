@@ -6,6 +6,7 @@ never acknowledges a batch that is still on its way. Must not know the queue.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,6 @@ from aiohttp import hdrs, web
 
 from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.rollouts import queue, wire
-from overwatch_rl.rollouts.answers import Decision
 from overwatch_rl.rollouts.delivery import Delivery
 from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route, full
 from overwatch_rl.rollouts.service import UnsafeError
@@ -137,7 +137,7 @@ class Server:
         except ConnectionError:
             if delivery is not None:
                 delivery.close()
-            self._note(queue.broken, reply.lease)
+            await self._note(queue.broken, reply.lease)
             return response
         watch = asyncio.ensure_future(self._watch(delivery, reply.lease))
         self._watches.add(watch)
@@ -147,11 +147,12 @@ class Server:
         return response
 
     async def _watch(self, delivery: Delivery, lease: int) -> None:
-        self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
+        await self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
 
-    def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
-        """Note what became of a reply, without waiting until that is on disk."""
-        self._handlers.service.note(lambda state, now: decide(state, lease, now))
+    async def _note(self, decide: Callable[[State, int, int], Any], lease: int) -> None:
+        """Write what became of a reply; where that fails, time ends its lease."""
+        with contextlib.suppress(UnsafeError):
+            await self._handlers.service.do(lambda state, now: decide(state, lease, now))
 
     async def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)

@@ -1,139 +1,154 @@
-"""The queue in service: decisions become operations, operations become durable, then the answer goes out.
+"""The queue in service: calls wait for the transaction under way, the next one has them all.
 
-Owns the order: decide, apply, log, wait until that is safe, answer. An answer that reports nothing new waits
-too, as it may repeat one that is not safe yet. Where the log cannot be written within `PATIENCE_S` no answer
-is given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON.
+Owns the order: decide, commit, answer. Where the database cannot be written, calls are tried again for
+`PATIENCE_S`, then answered that they did not happen; one whose commit broke off, that nobody knows.
+Must not know HTTP or JSON.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Final, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
-from overwatch_rl.clock import elapsing
+from sqlalchemy.exc import SQLAlchemyError
+
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Decision, Full, Offer, Outcomes, Reused, Unknown
-from overwatch_rl.rollouts.operations import Accepted, Expired, Operation
+from overwatch_rl.rollouts.answers import Full, Offer, Outcomes, Reused, Unknown
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.store import StoreClosedError
+from overwatch_rl.rollouts.store import AmbiguousError, Store
 from overwatch_rl.rollouts.telemetry import Telemetry
 
 A = TypeVar("A")
-Record: TypeAlias = tuple[Operation, bytes | None]
-"""An operation and, of an accepted group, its bytes."""
-
 PATIENCE_S: Final = 10.0
-"""So long an answer waits for the disk."""
+"""So long an answer waits for the database."""
+_PAUSE_S: Final = 0.2
+"""Between two tries of a transaction."""
 
 _log = logging.getLogger("overwatch_rl.rollouts")
 
 
-class Store(Protocol):
-    """Where operations are kept, and the bytes of groups that are queued or leased."""
-
-    payloads: dict[int, bytes]
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing can be written now."""
-
-    def keep(self, records: Iterable[Record]) -> "Future[None]":
-        """Keep records that were applied, in order; done once they are safe."""
-
-    def room(self, size: int) -> bool:
-        """Whether groups of so many bytes may be kept."""
-
-
 class UnsafeError(Exception):
-    """What was decided could not be made safe in time; whether it stands is seen once it is."""
+    """What was asked could not be committed in time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    decide: Callable[[State, int], Any]
+    answer: "asyncio.Future[Any]"
 
 
 class Service:
     """Everything the server does but speak."""
 
-    def __init__(
-        self, state: State, store: Store, telemetry: Telemetry, clock: Callable[[], int] | None = None
-    ) -> None:
-        """`clock` gives nanoseconds that never go back; begin it where the last life of the log ended."""
-        self.state = state
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
         self.telemetry = telemetry
-        self.latest = store.payloads[max(store.payloads)] if store.payloads else None
-        """The bytes of the group that was accepted last."""
-        self._store = store
-        self.now = clock or elapsing(time.time_ns())
-        self._last: Future[None] | None = None
+        self.problem: str | None = None
+        """Why nothing can be committed now."""
+        self.latest: bytes | None = None
+        """The body of the group that was accepted here last."""
+        self.store = store
+        self._calls: list[_Call] = []
+        self._thread = ThreadPoolExecutor(1, "rollouts-database")
+        self._running: asyncio.Task[None] | None = None
 
     @property
-    def payloads(self) -> Mapping[int, bytes]:
-        """The bytes of the groups that are queued or leased, by id."""
-        return self._store.payloads
+    def state(self) -> State:
+        """The queue as the last transaction left it."""
+        return self.store.state
 
-    @property
-    def problem(self) -> str | None:
-        """Why nothing can be made safe now."""
-        return self._store.problem
+    async def do(self, decide: Callable[[State, int], A]) -> A:
+        """Decide in a transaction, and answer once that is committed; raise `UnsafeError`."""
+        call = _Call(decide, asyncio.get_running_loop().create_future())
+        self._calls.append(call)
+        if self._running is None or self._running.done():
+            self._running = asyncio.ensure_future(self._run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                answer: A = await call.answer
+                return answer
+        except TimeoutError:
+            why = self.problem or "the disk is slow"
+            raise UnsafeError(f"the database was not written within {PATIENCE_S:g} s: {why}") from None
 
-    async def do(
-        self, decide: Callable[[State, int], Decision[A]], payloads: Mapping[int, bytes] | None = None
-    ) -> A:
-        """Decide, apply, and answer once that and all before it is safe; raises `UnsafeError`.
+    async def begin(self) -> None:
+        """Take up the queue; raise `UnsafeError`."""
+        await self.do(lambda state, now: queue.restarted(state, now, is_alone=self.store.is_alone))
+        await self.sweep()
 
-        `payloads` are the bytes of offered groups, by their place in the request.
-        """
-        answer = self.note(decide, payloads)
-        await self.safe()
-        return answer
+    async def sweep(self) -> None:
+        """End what time has ended, and report how things stand."""
 
-    async def safe(self) -> None:
-        """Wait until all that was decided is safe; raises `UnsafeError`."""
-        if self._last is not None and not self._last.done():
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await asyncio.wrap_future(self._last)
-            except TimeoutError:
-                why = self.problem or "the disk is slow"
-                raise UnsafeError(f"the log was not written within {PATIENCE_S:g} s: {why}") from None
-            except StoreClosedError as error:
-                raise UnsafeError(str(error)) from error
+        def _decide(state: State, now: int) -> None:
+            queue.sweep(state, now)
+            self.telemetry.swept(state, now)
 
-    def note(
-        self, decide: Callable[[State, int], Decision[A]], payloads: Mapping[int, bytes] | None = None
-    ) -> A:
-        """Decide and apply, and do not wait."""
-        decision = decide(self.state, self.now())
-        records = [self._apply(operation, payloads or {}) for operation in decision.operations]
-        if records:
-            made = self._store.keep(records)
-            # What is safe at once may hold nothing for the disk, and shows nothing of what came before it.
-            if not made.done():
-                self._last = made
-        return decision.answer
+        await self.do(_decide)
 
     async def accept(
-        self, offers: Sequence[Offer], payloads: Mapping[int, bytes]
+        self, offers: Sequence[Offer], bodies: Mapping[int, bytes]
     ) -> Outcomes | Full | Reused | Unknown:
-        """Take the groups of a request; the payload of each is given by its place."""
-        if payloads and not self._store.room(sum(map(len, payloads.values()))):
-            return self.full()
-        return await self.do(lambda state, now: queue.accept(state, offers, now), payloads)
-
-    def full(self) -> Full:
-        """No room for more groups."""
-        queued, retry_s = self.state.account.queued, self.state.limits.retry_s
-        return Full(queued_groups=queued.groups, queued_sequences=queued.sequences, retry_s=retry_s)
+        """Take the groups of a request; the body of each is given by its place."""
+        if bodies and not self.room(sum(map(len, bodies.values()))):
+            return queue.full(self.state)
+        answer = await self.do(lambda state, now: queue.accept(state, offers, now, bodies))
+        if isinstance(answer, Outcomes) and any(outcome.id is not None for outcome in answer.outcomes):
+            self.latest = bodies.get(
+                max(n for n, outcome in enumerate(answer.outcomes) if outcome.id is not None), self.latest
+            )
+        return answer
 
     def room(self, size: int) -> bool:
         """Whether bodies of so many bytes may be received beside the groups that are held."""
-        return self._store.room(size)
+        return self.problem is None and self.store.room(size)
 
-    def _apply(self, operation: Operation, payloads: Mapping[int, bytes]) -> Record:
-        self.telemetry.applied(self.state, operation)
-        if isinstance(operation, Expired) and operation.reason == "returned":
-            _log.warning("groups %s came back unused too often: they are set aside", operation.items)
-        queue.apply(self.state, operation)
-        if not isinstance(operation, Accepted):
-            return operation, None
-        self.latest = payloads[operation.index]
-        return operation, self.latest
+    async def close(self) -> None:
+        """End once every call has its answer."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        self._thread.shutdown()
+        self.store.close()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._calls:
+            calls = [call for call in self._calls if not call.answer.done()]
+            self._calls.clear()
+            try:
+                answers = await loop.run_in_executor(self._thread, self._transact, calls)
+                self.problem = None
+            except SQLAlchemyError as error:
+                self.problem = str(getattr(error, "orig", None) or error)
+                self._calls[:0] = calls
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            except AmbiguousError as error:
+                reason = f"the database went away during a commit ({error}); this may have happened or not"
+                answers = [UnsafeError(reason)] * len(calls)
+            for call, answer in zip(calls, answers, strict=True):
+                if call.answer.done():
+                    continue
+                if isinstance(answer, Exception):
+                    call.answer.set_exception(answer)
+                else:
+                    call.answer.set_result(answer)
+
+    def _transact(self, calls: list[_Call]) -> list[Any]:
+        """The answers of calls, all in one transaction; a fault of ours costs its own call alone."""
+        answers: list[Any] = []
+
+        def _decide(now: int) -> None:
+            answers.extend(call.decide(self.state, now) for call in calls)
+
+        try:
+            self.store.transact(_decide)
+        except (SQLAlchemyError, AmbiguousError):
+            raise
+        except Exception as error:  # noqa: BLE001 the border: a fault of ours costs its own call
+            if len(calls) == 1:
+                return [error]
+            return [answer for call in calls for answer in self._transact([call])]
+        self.telemetry.emit(self.state.reports)
+        self.state.reports.clear()
+        return answers

@@ -5,17 +5,18 @@ Raises `ValueError` naming the value and the fix. Must not know how anything is 
 
 import ssl
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypedDict
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
 from overwatch_rl.rollouts.answers import MOST_SEQUENCES, Limits
-from overwatch_rl.rollouts.store import Level, StoreLimits
+from overwatch_rl.rollouts.store import Level, StoreLimits, sqlite_url
 from overwatch_rl.web.authorisation import Authorisation, read_token
 from overwatch_rl.web.process import address, endpoint
 from overwatch_rl.web.site import ConnectionLimits, tls_context
-
-SEGMENT_BYTES: Final = 64 << 20
-"""So much is written to a file of the log."""
 
 SEQUENCE_BYTES: Final = 64
 """What the shortest sequence takes, with its mask and its score."""
@@ -29,6 +30,7 @@ class RolloutsFlags(TypedDict):
 
     listen: str
     folder: Path
+    database: str | None
     durability: str
     token_file: Path | None
     tls_cert: Path | None
@@ -36,7 +38,6 @@ class RolloutsFlags(TypedDict):
     max_staleness: int
     max_queued_batches: int
     max_memory_mib: int
-    max_disk_mib: int
     max_body_mib: int
     max_connections: int
     read_s: float
@@ -67,8 +68,8 @@ class RolloutsSettings:
     port: int
     """0 for any that is free."""
     authorisation: Authorisation
-    folder: Path | None
-    """`None` keeps nothing on disk."""
+    place: str
+    """Where groups are, for a person."""
     limits: Limits
     store: StoreLimits
     most_body_bytes: int
@@ -86,17 +87,13 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     otlp = endpoint(flags["endpoint"])
     _within_a_year(flags)
     level = Level(flags["durability"])
-    held, disk = flags["max_memory_mib"], flags["max_disk_mib"]
-    least = 2 * held + (4 * SEGMENT_BYTES >> 20)
-    if disk < least:
-        raise ValueError(
-            f"max-disk-mib is {disk}; use {least} or more with max-memory-mib {held}, or less of that"
-        )
+    held = flags["max_memory_mib"] << 20
+    place, url = _place(flags, level)
     return RolloutsSettings(
         host=host,
         port=port,
         authorisation=Authorisation(host, token),
-        folder=None if level is Level.MEMORY else flags["folder"],
+        place=place,
         limits=Limits(
             max_staleness=flags["max_staleness"],
             max_queued_batches=flags["max_queued_batches"],
@@ -105,14 +102,9 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             env_lease_s=flags["env_lease_s"],
             ticket_s=flags["ticket_s"],
             retry_s=flags["retry_s"],
-            max_batch_size=min(MOST_SEQUENCES, (held << 20) // SEQUENCE_BYTES),
+            max_batch_size=min(MOST_SEQUENCES, held // SEQUENCE_BYTES),
         ),
-        store=StoreLimits(
-            level=level,
-            held_bytes=held << 20,
-            disk_bytes=disk << 20,
-            segment_bytes=SEGMENT_BYTES,
-        ),
+        store=StoreLimits(url=url, level=level, held_bytes=held),
         most_body_bytes=flags["max_body_mib"] << 20,
         connections=ConnectionLimits(
             most=flags["max_connections"], read_s=flags["read_s"], idle_s=flags["idle_s"]
@@ -120,6 +112,29 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
         tls=tls_context(flags["tls_cert"], flags["tls_key"]),
         tower=TowerSettings(run_id=flags["run_id"], endpoint=otlp) if flags["telemetry"] else None,
     )
+
+
+def _place(flags: RolloutsFlags, level: Level) -> tuple[str, str]:
+    """Where groups are, for a person and for the store."""
+    database = flags["database"]
+    if database is None:
+        if level is Level.MEMORY:
+            return "in memory alone", "sqlite://"
+        return f"in {flags['folder']}", sqlite_url(flags["folder"])
+    try:
+        url = make_url(database)
+    except ArgumentError:
+        url = None
+    if url is None or url.get_backend_name() != "postgresql" or level is Level.MEMORY:
+        shown = database if url is None else url.render_as_string()
+        raise ValueError(
+            f"database is {shown!r} with durability {level.value}; write "
+            "postgresql://user@host/name with fast or fsync, or leave it out for a file in --folder"
+        )
+    if find_spec("psycopg") is None:
+        raise ValueError('database needs a driver; pip install "psycopg[binary]"')
+    url = url.set(drivername="postgresql+psycopg")
+    return f"in {url.render_as_string()}", url.render_as_string(hide_password=False)
 
 
 def _within_a_year(flags: RolloutsFlags) -> None:

@@ -7,9 +7,7 @@ that is not present has no share. Must not know batches, leases or tickets.
 from collections.abc import Iterable, Mapping
 
 from overwatch_rl.rollouts.answers import EnvStatus, Status, Unknown
-from overwatch_rl.rollouts.fold import weight_of
-from overwatch_rl.rollouts.operations import Env, Operation, Renewed, Seen
-from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.state import Env, State
 
 
 def present(state: State, also: int | None = None) -> dict[int, Env]:
@@ -22,14 +20,6 @@ def unknown_env(env_id: int) -> Unknown:
     return Unknown(reason=f"env_id {env_id} is not registered here; POST /register-env again")
 
 
-def renewal(state: State, env_id: int, now: int, *, is_answered: bool = False) -> tuple[Operation, ...]:
-    """What a call of an environment does: it is here, and has its share back at once."""
-    seen = Seen(at=now, env_id=env_id, is_answered=is_answered)
-    if state.envs[env_id].presence == "present":
-        return (seen,)
-    return (Renewed(at=now, env_id=env_id, is_present=True), seen)
-
-
 def shares(state: State, also: int | None = None) -> dict[int, float]:
     """Part of a batch by present environment: at least its minimum, the rest by weight."""
     here = present(state, also)
@@ -38,7 +28,7 @@ def shares(state: State, also: int | None = None) -> dict[int, float]:
     fixed: dict[int, float] = {}
     while True:
         left = 1.0 - sum(fixed.values())
-        weights = {found: weight_of(env) for found, env in here.items() if found not in fixed}
+        weights = {found: env.weight for found, env in here.items() if found not in fixed}
         total = sum(weights.values())
         by_weight = {found: left * weight / total for found, weight in weights.items()}
         below = {found: minima[found] for found, part in by_weight.items() if part < minima[found]}

@@ -1,25 +1,138 @@
-"""The state of the queue.
+"""What the queue knows: the rows of its tables, and the few changes that every decision is made of.
 
-Owns what the queue knows. Rules: `apply` of `fold` is the only code that changes a state; every other
-module reads it. Must not know time, files, threads or payloads.
+Owns the kinds of rows and `State`, which holds those of one database as one server last read them. Decisions
+change a state in place, inside a transaction; `Rows` remembers what changed, so that the store writes that
+and nothing else. Where a transaction fails, the state is read again. `at`, `deadline` and the like are
+nanoseconds of the queue's own clock (`store`). Must not know SQL, HTTP or threads.
 """
 
-from collections import deque
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.operations import (
+import msgspec
+
+from overwatch.catalog.services import length_label
+from overwatch_rl.rollouts.answers import (
+    ANONYMOUS,
     Account,
-    Env,
-    Item,
-    Lease,
-    Ticket,
+    Amount,
+    EnvRequest,
+    Expiry,
+    Limits,
+    Offer,
+    Outcome,
     Trainer,
     Version,
     VersionSource,
-    Waiting,
 )
+
+K = TypeVar("K")
+V = TypeVar("V")
+Ended: TypeAlias = Literal["expired", "released", "broken", "registered"]
+"""Why the groups of a lease are queued again: time, the holder, its connection, or a new life of it."""
+
+NS: Final = 10**9
+KEY_RETENTION_NS: Final = 3_600 * NS
+MAX_KEYS: Final = 4_096
+"""Most idempotency keys of an environment that are remembered; the oldest goes first."""
+MAX_ENDED: Final = 1_000
+MAX_LATE: Final = 10_000
+MAX_DURATIONS: Final = 15
+LEAST_WEIGHT: Final = 0.01
+
+_log = logging.getLogger("overwatch_rl.rollouts")
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A group that is queued or leased."""
+
+    id: int
+    env_id: int
+    at: int
+    sequences: int
+    tokens: int
+    size: int = 0
+    """Bytes of its body."""
+    version: Version
+    version_source: VersionSource
+    is_leased: bool = False
+    deliveries: int = 0
+    """How often it went out before."""
+    returns: int = 0
+    """How often of these a reader had it, and it came back."""
+    traceparent: str | None = None
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A permission to generate one group."""
+
+    id: int
+    env_id: int
+    at: int
+    sequences: int
+    version: Version
+    expires_at: int
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A batch that a trainer has and did not acknowledge."""
+
+    id: int
+    at: int
+    items: tuple[int, ...]
+    is_explicit: bool
+    deadline: int
+    is_delivered: bool = False
+    server: str = ""
+    """The server that sends it: it alone knows how that ends."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """The first answer to an idempotency key."""
+
+    at: int
+    env_id: int
+    digest: str
+    """Of its body."""
+    outcomes: tuple[Outcome, ...]
+
+
+class Env(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An environment, as the queue knows it."""
+
+    name: str
+    """Unique: the name that it wished for and a number."""
+    registered: EnvRequest
+    presence: Literal["present", "silent", "disconnected"] = "present"
+    seen: int = 0
+    """Last call; written when it moved by a part of the lease, so other servers know it a little later."""
+    written: int = 0
+    """`seen` as the database has it."""
+    answered: Version | None = None
+    """The version last answered to it, which an old client's groups are taken to be made by."""
+    virtual: float = 0.0
+    """Sequences served by weight: the environment with the least is served next."""
+    durations: list[int] = msgspec.field(default_factory=list)
+    """Nanoseconds from ticket to group, of the last ones."""
+    account: Account = msgspec.field(default_factory=Account)
+    keys: int = 0
+    """Idempotency keys that are remembered."""
+
+    @property
+    def weight(self) -> float:
+        """The weight that it counts with."""
+        return max(self.registered.weight, LEAST_WEIGHT)
+
+
+class Waiting(NamedTuple):
+    """An environment got fewer tickets than it asked for. In memory alone, and soon forgotten."""
+
+    env_id: int
+    groups: int
+    until: int
 
 
 class Lane(NamedTuple):
@@ -37,14 +150,72 @@ def lane_of(item: Item) -> Lane:
     return Lane(item.env_id, item.sequences, item.version, item.version_source)
 
 
-@dataclass(slots=True)
-class State:
-    """Everything the queue knows; begins empty."""
+class Report(NamedTuple):
+    """Something to count or observe once the decision is committed."""
 
-    limits: Limits = field(default_factory=Limits)
+    verb: Literal["count", "observe"]
+    name: str
+    value: float
+    labels: Mapping[str, str]
+
+
+class Rows(dict[K, V], Generic[K, V]):
+    """The rows of a table by id, and which of them the database does not have as they are here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[K] = set()
+        self.generation = 0
+        """Rises with each change."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.changed.add(key)
+        self.generation += 1
+
+    def __delitem__(self, key: K) -> None:
+        super().__delitem__(key)
+        self.changed.add(key)
+        self.generation += 1
+
+    def edit(self, key: K) -> V:
+        """Return a row that the caller changes."""
+        self.changed.add(key)
+        return self[key]
+
+    def take(self, key: K) -> V | None:
+        """Remove and return a row, where there is one."""
+        row = self.get(key)
+        if row is not None:
+            del self[key]
+        return row
+
+    def bound(self, most: int) -> None:
+        """Delete the oldest beyond so many."""
+        while len(self) > most:
+            del self[next(iter(self))]
+
+    def empty(self) -> None:
+        """Hold nothing, before everything is read."""
+        super().clear()
+        self.changed.clear()
+        self.generation += 1
+
+    def read(self, key: K, value: V | None) -> None:
+        """Become what the database has."""
+        self.generation += 1
+        if value is None:
+            super().pop(key, None)
+        else:
+            super().__setitem__(key, value)
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """What the queue has once."""
+
     trainer: Trainer | None = None
     is_started: bool = False
-    version: Version = field(default_factory=Version)
+    version: Version = msgspec.field(default_factory=Version)
     is_version_stated: bool = False
     """Whether the trainer stated it; else it is the count of acknowledged batches."""
     behind: int = 0
@@ -58,27 +229,63 @@ class State:
     """Of tickets, groups and leases alike; never used twice."""
     next_env: int = 0
     """Never used twice either, not even after a reset."""
-    envs: dict[int, Env] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
+    names: dict[str, int] = msgspec.field(default_factory=dict)
     """How often a name was wished for."""
-    items: dict[int, Item] = field(default_factory=dict)
-    lanes: dict[Lane, deque[int]] = field(default_factory=dict)
-    """Queued groups, oldest first; no lane is empty."""
-    tickets: dict[int, Ticket] = field(default_factory=dict)
-    late: dict[int, Ticket] = field(default_factory=dict)
+    account: Account = msgspec.field(default_factory=Account)
+    held_bytes: int = 0
+    """Of the groups that are queued or leased."""
+    servers: dict[str, int] = msgspec.field(default_factory=dict)
+    """When each server of this database was last here."""
+
+
+@dataclass(slots=True)
+class State:
+    """Everything the queue knows; begins empty."""
+
+    limits: Limits = field(default_factory=Limits)
+    server: str = ""
+    """Which of the servers this is."""
+    head: Head = field(default_factory=Head)
+    envs: Rows[int, Env] = field(default_factory=Rows)
+    items: Rows[int, Item] = field(default_factory=Rows)
+    tickets: Rows[int, Ticket] = field(default_factory=Rows)
+    late: Rows[int, Ticket] = field(default_factory=Rows)
     """Expired tickets whose group may still come: it shows how long that environment needs."""
-    running: int = 0
-    """Sequences of the tickets that are neither used nor expired."""
-    waiting: dict[int, Waiting] = field(default_factory=dict)
-    leases: dict[int, Lease] = field(default_factory=dict)
-    ended: dict[int, str] = field(default_factory=dict)
+    leases: Rows[int, Lease] = field(default_factory=Rows)
+    ended: Rows[int, str] = field(default_factory=Rows)
     """How the last leases ended, so that a repeated call gets the same answer."""
-    account: Account = field(default_factory=Account)
+    keys: Rows[str, Answered] = field(default_factory=Rows)
+    """First answers, oldest first, by environment and idempotency key."""
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    bodies: dict[int, bytes] = field(default_factory=dict)
+    """Of the groups that were accepted since the last commit."""
+    reports: list[Report] = field(default_factory=list)
+    _lanes: tuple[int, dict[Lane, list[int]]] = (-1, {})
+
+    @property
+    def trainer(self) -> Trainer | None:
+        """The trainer that is registered."""
+        return self.head.trainer
+
+    @property
+    def version(self) -> Version:
+        """The trainer's."""
+        return self.head.version
+
+    @property
+    def account(self) -> Account:
+        """Of the whole queue."""
+        return self.head.account
 
     @property
     def batch_size(self) -> int:
         """Sequences of a batch; 0 without a trainer."""
         return self.trainer.batch_size if self.trainer else 0
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a sequence; 0 for no limit."""
+        return max(0, self.trainer.max_token_len) if self.trainer else 0
 
     @property
     def max_staleness(self) -> int:
@@ -92,9 +299,30 @@ class State:
         return self.account.queued.sequences + self.account.leased.sequences
 
     @property
+    def running(self) -> int:
+        """Sequences of the tickets that are neither used nor expired."""
+        return sum(ticket.sequences for ticket in self.tickets.values())
+
+    @property
     def step(self) -> int:
         """Batches served, from the trainer's first step on; one that comes back is not served."""
-        return (self.trainer.starting_step if self.trainer else 0) + self.batches + len(self.leases)
+        return (self.trainer.starting_step if self.trainer else 0) + self.head.batches + len(self.leases)
+
+    @property
+    def lanes(self) -> dict[Lane, list[int]]:
+        """Queued groups, oldest first; no lane is empty."""
+        if self._lanes[0] != self.items.generation:
+            lanes: dict[Lane, list[int]] = {}
+            for item in self.items.values():
+                if not item.is_leased:
+                    lanes.setdefault(lane_of(item), []).append(item.id)
+            self._lanes = (self.items.generation, {lane: sorted(ids) for lane, ids in lanes.items()})
+        return self._lanes[1]
+
+    def next_id(self) -> int:
+        """An id that is never used again."""
+        self.head.next_id += 1
+        return self.head.next_id - 1
 
     def age(self, version: Version) -> int:
         """Versions between one and the trainer's."""
@@ -102,5 +330,173 @@ class State:
 
     def is_abandoned(self, version: Version) -> bool:
         """Whether the trainer's line does not descend from a version."""
-        other = version.lineage < self.version.lineage
-        return other and self.resumed_from is not None and version.number > self.resumed_from
+        other, last = version.lineage < self.version.lineage, self.head.resumed_from
+        return other and last is not None and version.number > last
+
+    def count(self, name: str, value: float = 1, **labels: str) -> None:
+        """Report a number once this is committed."""
+        self.reports.append(Report("count", name, value, labels))
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Report a measurement once this is committed."""
+        self.reports.append(Report("observe", name, value, labels))
+
+    def name_of(self, env_id: int) -> str:
+        """An environment's name, as labels have it."""
+        env = self.envs.get(env_id)
+        if env is not None:
+            return env.name
+        return "anonymous" if env_id == ANONYMOUS else "unknown"
+
+    def count_refused(self, reason: str, group: Offer) -> None:
+        """Report a group that is not taken, by the length of its sequences."""
+        labels = {"env": self.name_of(group.env_id), "reason": reason}
+        if group.sequences:
+            labels["length"] = length_label(group.tokens // group.sequences)
+        self.count("refused", max(1, group.sequences), **labels)
+
+    def accounts(self, env_id: int) -> tuple[Account, Account]:
+        """Those that count what an environment's groups do; to be changed."""
+        return self.account, self.envs.edit(env_id).account
+
+    def see(self, env_id: int, now: int, *, is_answered: bool = False) -> None:
+        """Renew an environment whose call came; `is_answered` where the answer names the current version."""
+        env = self.envs[env_id]
+        env.seen = max(env.seen, now)
+        answered = self.version if is_answered else env.answered
+        is_old = env.seen - env.written >= self.limits.env_lease_s * NS / 10
+        if is_old or env.presence != "present" or answered != env.answered:
+            env = self.envs.edit(env_id)
+            env.presence, env.answered, env.written = "present", answered, env.seen
+
+    def leave(self, env_id: int, presence: Literal["silent", "disconnected"]) -> None:
+        """Take an environment's share and tickets: nobody waits for what it may be generating."""
+        self.envs.edit(env_id).presence = presence
+        self.waiting.pop(env_id, None)
+        self.expire_tickets([ticket.id for ticket in self.tickets.values() if ticket.env_id == env_id])
+
+    def expire_tickets(self, tickets: Iterable[int]) -> None:
+        """What these would have brought counts as running no longer."""
+        for ticket in tickets:
+            self.late[ticket] = self.tickets[ticket]
+            del self.tickets[ticket]
+        self.late.bound(MAX_LATE)
+
+    def use_ticket(self, ticket: Ticket | None, now: int) -> None:
+        """A ticket's group came: it runs no longer, and shows how long its environment needs."""
+        if ticket is None:
+            return
+        if self.tickets.take(ticket.id) is None:
+            del self.late[ticket.id]
+            for account in self.accounts(ticket.env_id):
+                account.late += 1
+        durations = self.envs.edit(ticket.env_id).durations
+        durations.append(now - ticket.at)
+        del durations[:-MAX_DURATIONS]
+
+    def add_item(self, item: Item, body: bytes | None) -> None:
+        """Queue a new group."""
+        env = self.envs[item.env_id]
+        if not env.account.queued.groups:
+            env.virtual = max(env.virtual, self.head.virtual)
+        for account in self.accounts(item.env_id):
+            account.accepted.add(item.sequences, item.tokens)
+            account.queued.add(item.sequences, item.tokens)
+        self.items[item.id] = item
+        self.head.held_bytes += item.size
+        if body is not None:
+            self.bodies[item.id] = body
+        self.count("accepted", item.sequences, env=env.name)
+
+    def drop_item(self, item: int, why: Expiry | Literal["acknowledged"]) -> None:
+        """A group is used, or will never be served."""
+        gone = self.items[item]
+        del self.items[item]
+        self.head.held_bytes -= gone.size
+        for account in self.accounts(gone.env_id):
+            place = account.leased if gone.is_leased else account.queued
+            place.add(gone.sequences, gone.tokens, -1)
+            if why == "acknowledged":
+                account.acknowledged.add(gone.sequences, gone.tokens)
+            else:
+                account.expired.setdefault(why, Amount()).add(gone.sequences, gone.tokens)
+        name = "served" if why == "acknowledged" else "expired"
+        self.count(name, gone.sequences, env=self.name_of(gone.env_id))
+
+    def move_item(self, item: Item, sign: int) -> None:
+        """A group goes out with a lease (1), or comes back (-1)."""
+        env = self.envs[item.env_id]
+        env.virtual += sign * item.sequences / env.weight
+        for account in self.accounts(item.env_id):
+            account.queued.add(item.sequences, item.tokens, -sign)
+            account.leased.add(item.sequences, item.tokens, sign)
+            account.redelivered += sign < 0
+
+    def end_lease(self, lease: int, how: str) -> Lease:
+        """A lease is over."""
+        gone = self.leases[lease]
+        del self.leases[lease]
+        self.ended[lease] = how
+        self.ended.bound(MAX_ENDED)
+        return gone
+
+    def acknowledge(self, lease: int) -> None:
+        """The groups of a lease are used and never served again."""
+        for item in self.end_lease(lease, "acknowledged").items:
+            self.drop_item(item, "acknowledged")
+        head = self.head
+        head.batches += 1
+        if head.is_version_stated:
+            head.behind += 1
+        else:
+            head.version = msgspec.structs.replace(head.version, number=head.version.number + 1)
+
+    def release(self, lease: int, reason: Ended) -> None:
+        """The groups of a lease are queued again; those that came back too often are set aside.
+
+        A reply that did not arrive is no reader's failure: it is not counted.
+        """
+        again = 0
+        for item in [self.items[item] for item in self.end_lease(lease, reason).items]:
+            again += item.sequences
+            returns = item.returns + (reason != "broken")
+            self.items[item.id] = msgspec.structs.replace(
+                item, is_leased=False, deliveries=item.deliveries + 1, returns=returns
+            )
+            self.move_item(item, -1)
+            if reason != "broken" and returns >= self.limits.max_returns:
+                _log.warning("group %d came back unused too often: it is set aside", item.id)
+                self.drop_item(item.id, "returned")
+        self.count("redelivered", again)
+
+    def remember(self, key: str, answered: Answered) -> None:
+        """Keep the first answer to a key; the oldest of its environment goes where that has too many."""
+        self.keys[key] = answered
+        self.envs.edit(answered.env_id).keys += 1
+        if self.envs[answered.env_id].keys > MAX_KEYS:
+            self.forget(next(name for name, old in self.keys.items() if old.env_id == answered.env_id))
+
+    def forget(self, key: str) -> None:
+        """Keep the first answer to a key no longer."""
+        self.envs.edit(self.keys[key].env_id).keys -= 1
+        del self.keys[key]
+
+    def reset(self) -> None:
+        """Trainer, environments, tickets and groups are forgotten; ids and totals go on."""
+        for lease in self.leases:
+            self.ended[lease] = "reset"
+        for item in list(self.items):
+            self.drop_item(item, "reset")
+        old = self.head
+        self.head = Head(next_id=old.next_id, next_env=old.next_env, account=old.account, servers=old.servers)
+        for rows in (self.tickets, self.late, self.leases, self.keys, self.envs):
+            for key in list(rows):
+                del rows[key]  # type: ignore[arg-type]
+        self.waiting.clear()
+
+    def sizes(self) -> Counter[int]:
+        """Queued groups by their size."""
+        counts = Counter[int]()
+        for lane, ids in self.lanes.items():
+            counts[lane.sequences] += len(ids)
+        return counts

@@ -1,119 +1,286 @@
-"""The rollouts queue as a book of the operation log: what lives, and what damage means.
+"""Rows of the queue in SQLite or PostgreSQL, and one transaction for all calls that came meanwhile.
 
-Rules: what later operations name of groups, tickets and leases that were lost is left out of them, and an
-environment whose registration was lost gets a new name. Must not know how the log is written.
+Rules: a transaction locks the row of the queue, reads what other servers changed since the last one, decides,
+writes what changed, and commits; what is answered afterwards is committed. Where it fails, the state is read
+again. SQLite is one server's (an exclusive lock on the file); of PostgreSQL any number are.
+
+Time is the queue's own: nanoseconds that a server's monotonic clock counts, on from the greatest that any
+server has written. No wall clock is read, so setting one changes nothing; while no server runs, no time
+passes. Must not know HTTP or what is decided.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+import enum
+import time
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
-
-from overwatch.journal import Files
-from overwatch_rl import oplog
-from overwatch_rl.oplog import Level, Recovery, StoreClosedError, StoreLimits
-from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.operations import (
-    Accepted,
-    Acknowledged,
-    Delivered,
-    EnvRegistered,
-    Expired,
-    Extended,
-    Item,
-    Leased,
-    Operation,
-    Released,
-    Snapshot,
-    TicketsExpired,
-    is_logged,
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    select,
+    update,
 )
-from overwatch_rl.rollouts.state import State
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
 
-__all__ = ["Level", "QueueBook", "Recovery", "Store", "StoreClosedError", "StoreLimits"]
+from overwatch_rl.rollouts.answers import Limits
+from overwatch_rl.rollouts.leases import BEAT_NS
+from overwatch_rl.rollouts.state import Answered, Env, Head, Item, Lease, Rows, State, Ticket
+
+_METADATA: Final = MetaData()
+_QUEUE: Final = Table(
+    "rollouts_queue", _METADATA,
+    Column("id", Integer, primary_key=True), Column("revision", BigInteger, nullable=False),
+    Column("clock", BigInteger, nullable=False), Column("head", Text, nullable=False),
+)  # fmt: skip
+_BODIES: Final = Table(
+    "rollouts_bodies", _METADATA,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class QueueBook:
-    """The queue, as the log sees it."""
+def _table(name: str, key: Any) -> Table:
+    return Table(
+        f"rollouts_{name}", _METADATA, Column("id", key, primary_key=True, autoincrement=False),
+        Column("revision", BigInteger, nullable=False, index=True), Column("value", Text),
+    )  # fmt: skip
 
-    state: State
 
-    @property
-    def items(self) -> Mapping[int, Item]:
-        """Groups that are queued or leased."""
-        return self.state.items
+_KINDS: Final[dict[str, tuple[Table, Any]]] = {
+    "envs": (_table("envs", BigInteger), Env),
+    "items": (_table("items", BigInteger), Item),
+    "tickets": (_table("tickets", BigInteger), Ticket),
+    "late": (_table("late", BigInteger), Ticket),
+    "leases": (_table("leases", BigInteger), Lease),
+    "ended": (_table("ended", BigInteger), str),
+    "keys": (_table("keys", String(400)), Answered),
+}
+"""The tables of rows, as JSON: those that are gone have no value, until every server may have seen that."""
+_HISTORY: Final = 10_000
+"""A server that is so many revisions behind reads everything."""
+_PURGE_EVERY: Final = 500
+_PART: Final = 500
+"""Ids in one statement."""
 
-    def apply(self, operation: Operation) -> None:
-        """Change the state."""
-        queue.apply(self.state, operation)
 
-    def snapshot(self, at: int) -> Snapshot:
-        """The whole state."""
-        return queue.snapshot(self.state, at)
+class Level(enum.Enum):
+    """What an acknowledged group survives."""
 
-    def lost(self, items: tuple[int, ...], at: int) -> list[Operation]:
-        """What takes groups out of the queue whose payloads are gone."""
-        leases = [lease.id for lease in self.state.leases.values() if not set(items).isdisjoint(lease.items)]
-        found: list[Operation] = [Released(at=at, lease=lease, reason="broken") for lease in leases]
-        return [*found, Expired(at=at, items=items, reason="lost")]
+    MEMORY = "memory"
+    FAST = "fast"
+    FSYNC = "fsync"
 
-    def mended(self, operation: Operation) -> Operation | None:
-        """What an operation means where others are lost; `None` for nothing."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits:
+    """Where, and how much."""
+
+    url: str
+    """`sqlite://` for memory, `sqlite:///PATH`, or `postgresql+psycopg://…`."""
+    level: Level = Level.FSYNC
+    held_bytes: int = 1 << 30
+    """Of groups that are queued or leased."""
+
+
+class AmbiguousError(Exception):
+    """The connection ended while a commit was under way: nobody knows whether it happened."""
+
+
+class Store:
+    """One server's connection to the database; not for two threads at once."""
+
+    def __init__(self, limits: StoreLimits, queue: Limits | None = None) -> None:
+        """Raise `SQLAlchemyError` where the database cannot be used."""
+        self._limits = limits
+        self._engine = _engine(limits)
+        self.is_alone = self._engine.dialect.name == "sqlite"
+        self._insert = sqlite_insert if self.is_alone else postgresql_insert
+        self._connection: Connection
+        """That of the transaction that is under way."""
+        self._head = b""
+        self._revision = self._purged = -1
+        self._clock = self._offset = 0
+        self.state = State(limits=queue or Limits(), server=uuid.uuid4().hex)
+        with self._engine.begin() as connection:
+            _METADATA.create_all(connection)
+            first = {"id": 1, "revision": 0, "clock": 0, "head": _text(Head())}
+            connection.execute(self._insert(_QUEUE).values(first).on_conflict_do_nothing())
+
+    def room(self, size: int) -> bool:
+        """Whether groups of so many bytes may be kept."""
+        return self.state.head.held_bytes + size <= self._limits.held_bytes
+
+    def read(self, items: Sequence[int]) -> dict[int, bytes]:
+        """Return bodies, in the transaction that is under way."""
+        bodies = {item: self.state.bodies[item] for item in items if item in self.state.bodies}
+        wanted = [item for item in items if item not in bodies]
+        for start in range(0, len(wanted), _PART):
+            part = _BODIES.c.id.in_(wanted[start : start + _PART])
+            bodies.update((row.id, row.body) for row in self._connection.execute(select(_BODIES).where(part)))
+        return bodies
+
+    def latest(self) -> bytes | None:
+        """Return the body of the group that was accepted last, of those that are held."""
+        query = select(_BODIES.c.body).order_by(_BODIES.c.id.desc()).limit(1)
+        return self._connection.execute(query).scalar()
+
+    def transact(self, decide: Callable[[int], None]) -> None:
+        """Decide over the state as it is now, given the time, and commit.
+
+        Raise `SQLAlchemyError` where nothing happened, `AmbiguousError` where nobody knows.
+        """
+        with self._engine.connect() as connection:
+            transaction = connection.begin()
+            self._connection = connection
+            try:
+                self._refresh(connection)
+                decide(self._clock)
+                self._write(connection)
+            except BaseException:
+                self._forget()
+                transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except SQLAlchemyError as error:
+                self._forget()
+                if self.is_alone:
+                    transaction.rollback()
+                    raise
+                raise AmbiguousError(str(error)) from error
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._engine.dispose()
+
+    def _forget(self) -> None:
+        """Read everything again next time."""
+        self._revision = -1
+        self.state.bodies.clear()
+        self.state.reports.clear()
+
+    def _refresh(self, connection: Connection) -> None:
+        row = connection.execute(select(_QUEUE).where(_QUEUE.c.id == 1).with_for_update()).one()
+        self._clock = self._now(row.clock)
+        self._written = row.clock
+        if row.revision != self._revision:
+            self._load(connection, row.revision, row.head.encode())
+
+    def _now(self, written: int) -> int:
+        elapsed = time.monotonic_ns()
+        self._offset = max(self._offset, written - elapsed) if self._offset else written - elapsed
+        return elapsed + self._offset
+
+    def _load(self, connection: Connection, revision: int, head: bytes) -> None:
+        since = self._revision if self._revision >= revision - _HISTORY else -1
         state = self.state
-        env_id = getattr(operation, "env_id", None)
-        if env_id is not None and env_id not in state.envs and not isinstance(operation, EnvRegistered):
-            size = getattr(operation, "sequences", 1)
-            name = f"recovered_{env_id}"
-            queue.apply(
-                state,
-                EnvRegistered(
-                    at=operation.at, env_id=env_id, name=name, desired_name="recovered", group_size=size
-                ),
-            )
-        match operation:
-            case Leased(items=items):
-                queued = {item for lane in state.lanes.values() for item in lane}
-                left = tuple(item for item in items if item in queued)
-                return msgspec.structs.replace(operation, items=left) if left else None
-            case Expired(items=items):
-                return msgspec.structs.replace(operation, items=tuple(i for i in items if i in state.items))
-            case TicketsExpired(tickets=tickets):
-                return msgspec.structs.replace(
-                    operation, tickets=tuple(t for t in tickets if t in state.tickets)
-                )
-            case (
-                Acknowledged(lease=lease)
-                | Released(lease=lease)
-                | Delivered(lease=lease)
-                | Extended(lease=lease)
-            ):
-                return operation if lease in state.leases else None
-            case _:
-                return operation
+        for name, (table, kind) in _KINDS.items():
+            rows: Rows[Any, Any] = getattr(state, name)
+            if since < 0:
+                rows.empty()
+            query = select(table.c.id, table.c.value).where(table.c.revision > since)
+            for key, value in connection.execute(query.order_by(table.c.revision, table.c.id)):
+                rows.read(key, None if value is None else msgspec.json.decode(value, type=kind))
+        state.head = msgspec.json.decode(head, type=Head)
+        self._head, self._revision = head, revision
+
+    def _write(self, connection: Connection) -> None:
+        """Write what changed; with nothing changed the time alone, now and then."""
+        state, revision = self.state, self._revision + 1
+        head = msgspec.json.encode(state.head)
+        is_changed = head != self._head or any(getattr(state, name).changed for name in _KINDS)
+        if not is_changed and self._clock - self._written < BEAT_NS:
+            return
+        gone = [item for item in state.items.changed if item not in state.items]
+        for name, (table, _) in _KINDS.items():
+            self._write_rows(connection, table, getattr(state, name), revision)
+        new = [{"id": item, "body": body} for item, body in state.bodies.items() if item in state.items]
+        if new:
+            connection.execute(_BODIES.insert(), new)
+        for start in range(0, len(gone), _PART):
+            connection.execute(delete(_BODIES).where(_BODIES.c.id.in_(gone[start : start + _PART])))
+        if revision % _PURGE_EVERY == 0:
+            for table, _ in _KINDS.values():
+                old = table.c.revision < revision - _HISTORY
+                connection.execute(delete(table).where(table.c.value.is_(None) & old))
+        values = {"revision": revision, "clock": self._clock, "head": head.decode()}
+        connection.execute(update(_QUEUE).where(_QUEUE.c.id == 1).values(values))
+        state.bodies.clear()
+        self._head, self._revision = head, revision
+
+    def _write_rows(self, connection: Connection, table: Table, rows: Rows[Any, Any], revision: int) -> None:
+        if not rows.changed:
+            return
+        values = [
+            {"id": key, "revision": revision, "value": None if key not in rows else _text(rows[key])}
+            for key in sorted(rows.changed)
+        ]
+        statement = self._insert(table)
+        new = {"revision": statement.excluded.revision, "value": statement.excluded.value}
+        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=new), values)
+        rows.changed.clear()
 
 
-class Store(oplog.Store[Operation]):
-    """The queue's operations in a folder, the bytes of accepted groups beside them."""
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
-    def __init__(
-        self,
-        path: Path | None,
-        state: State,
-        limits: StoreLimits | None = None,
-        files: Callable[[int], Files] = Files,
-    ) -> None:
-        """`path` is `None` for the level `memory` alone; raises as `oplog.Store` does."""
-        super().__init__(QueueBook(state), Operation, (path, "rollouts"), limits or StoreLimits(), files)
 
-    def keep(self, records: Iterable[tuple[Operation, bytes | None]]) -> "Future[None]":
-        """Submit operations that were applied and, of accepted groups, their bytes; others are not logged."""
-        kept = [(operation, payload) for operation, payload in records if is_logged(operation)]
-        payloads = {
-            operation.id: data
-            for operation, data in kept
-            if isinstance(operation, Accepted) and data is not None
-        }
-        return self.submit([operation for operation, _ in kept], payloads)
+def sqlite_url(folder: Path) -> str:
+    """The URL of a data folder's one file; makes the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / 'rollouts.sqlite'}"
+
+
+def _engine(limits: StoreLimits) -> Engine:
+    if not limits.url.startswith("sqlite:"):
+        engine = create_engine(limits.url, pool_size=1, max_overflow=0, pool_pre_ping=True)
+        synchronous = "off" if limits.level is Level.FAST else "on"
+        # A server that hangs with the lock must not hold the others up for ever.
+        settings = (
+            f"SET synchronous_commit = {synchronous}",
+            "SET idle_in_transaction_session_timeout = '10s'",
+            "SET lock_timeout = '5s'",
+        )
+    else:
+        engine = create_engine(
+            limits.url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5}
+        )
+        synchronous = "FULL" if limits.level is Level.FSYNC else "OFF"
+        settings = (
+            "PRAGMA locking_mode = EXCLUSIVE",
+            "PRAGMA journal_mode = WAL",
+            f"PRAGMA synchronous = {synchronous}",
+        )
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+
+    def configure(connection: Any, _: object) -> None:
+        """Before the first transaction of a connection."""
+        if limits.url.startswith("sqlite:"):
+            connection.isolation_level = None
+        cursor = connection.cursor()
+        for setting in settings:
+            cursor.execute(setting)
+        cursor.close()
+        if not limits.url.startswith("sqlite:"):
+            connection.commit()
+
+    event.listen(engine, "connect", configure)
+    return engine

@@ -1,46 +1,28 @@
 """What the server reports of the queue to the tower.
 
-Rules: what happened is counted when it is applied, so each thing once; how things stand is sent with each
-sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent
+Rules: what happened is counted once it is committed, by the server that did it; how things stand is sent with
+each sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent
 number is not sent. Must not know HTTP.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import overwatch.sdk
-from overwatch.catalog.services import length_label
 from overwatch.sdk import Run
 from overwatch.sdk.tracing import Span
-from overwatch_rl.rollouts.answers import ANONYMOUS, Batch, Offer
-from overwatch_rl.rollouts.operations import (
-    Accepted,
-    Acknowledged,
-    Expired,
-    Operation,
-    Refused,
-    Released,
-    Waiting,
-)
-from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.state import NS, Report, State
 from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
 
 ROLE = "rollouts"
-SECOND = 1_000_000_000
 
 
 class Telemetry(Protocol):
     """What observes the queue."""
 
-    def applied(self, state: State, operation: Operation) -> None:
-        """An operation is about to change the state."""
-
-    def requested(self, state: State, batch: Batch | str, now: int) -> None:
-        """A trainer asked for a batch and got one, or the word for why there is none."""
-
-    def full(self, state: State, offers: Sequence[Offer]) -> None:
-        """Groups found no room; their sender was asked to rest."""
+    def emit(self, reports: Iterable[Report]) -> None:
+        """What was counted and observed is committed."""
 
     def swept(self, state: State, now: int) -> None:
         """A second has passed."""
@@ -52,13 +34,7 @@ class Telemetry(Protocol):
 class Silent:
     """Reports nothing."""
 
-    def applied(self, state: State, operation: Operation) -> None:
-        """Nothing."""
-
-    def requested(self, state: State, batch: Batch | str, now: int) -> None:
-        """Nothing."""
-
-    def full(self, state: State, offers: Sequence[Offer]) -> None:
+    def emit(self, reports: Iterable[Report]) -> None:
         """Nothing."""
 
     def swept(self, state: State, now: int) -> None:
@@ -80,40 +56,10 @@ class Tower:
         """One below the caller's, where there may be one more."""
         return self._spans.within(traceparent, name)
 
-    def applied(self, state: State, operation: Operation) -> None:
-        """Count what is accepted, served, expired, refused, served again and asked to rest."""
-        match operation:
-            case Accepted(env_id=env_id, sequences=sequences):
-                self._run.count("accepted", sequences, env=_name(state, env_id))
-            case Refused():
-                self._refused(state, operation.env_id, operation.reason, operation)
-            case Acknowledged(lease=lease):
-                self._items("served", state, state.leases[lease].items)
-            case Expired(items=items):
-                self._items("expired", state, items)
-            case Released(lease=lease):
-                again = sum(state.items[item].sequences for item in state.leases[lease].items)
-                self._run.count("redelivered", again)
-            case Waiting(env_id=env_id) if env_id not in state.waiting:
-                self._run.count("pauses", env=_name(state, env_id))
-            case _:
-                pass
-
-    def requested(self, state: State, batch: Batch | str, now: int) -> None:
-        """Count how it ended, how long each group waited, and how old it is."""
-        if isinstance(batch, str):
-            self._run.count("batches", status=batch)
-            return
-        self._run.count("batches", status="served")
-        for served in batch.items:
-            self._run.observe("wait_time", (now - state.items[served.id].at) / SECOND)
-            self._run.observe("age", served.age, source=served.version_source)
-
-    def full(self, state: State, offers: Sequence[Offer]) -> None:
-        """Count what found no room, and the rest that its sender was asked for."""
-        for offer in offers:
-            self._refused(state, offer.env_id, "full", offer)
-        self._run.count("pauses", env=_name(state, offers[0].env_id))
+    def emit(self, reports: Iterable[Report]) -> None:
+        """Count and observe."""
+        for verb, name, value, labels in reports:
+            getattr(self._run, verb)(name, value, **labels)
 
     def swept(self, state: State, now: int) -> None:
         """Send how things stand."""
@@ -131,25 +77,7 @@ class Tower:
             **_of_queue(state),
         )
         if known:
-            self._run.gauge(env_silence=max(0, now - min(env.seen for env in known)) / SECOND)
-
-    def _refused(self, state: State, env_id: int, reason: str, group: Refused | Offer) -> None:
-        labels = {"env": _name(state, env_id), "reason": reason}
-        if group.sequences:
-            labels["length"] = length_label(group.tokens // group.sequences)
-        self._run.count("refused", max(1, group.sequences), **labels)
-
-    def _items(self, name: str, state: State, items: Sequence[int]) -> None:
-        for item in items:
-            group = state.items[item]
-            self._run.count(name, group.sequences, env=_name(state, group.env_id))
-
-
-def _name(state: State, env_id: int) -> str:
-    env = state.envs.get(env_id)
-    if env is not None:
-        return env.registered.name
-    return "anonymous" if env_id == ANONYMOUS else "unknown"
+            self._run.gauge(env_silence=max(0, now - min(env.seen for env in known)) / NS)
 
 
 def _of_trainer(state: State) -> dict[str, float]:

@@ -1,12 +1,12 @@
-"""A queue under a clock that the test moves: decisions are applied at once and kept as a log."""
+"""A queue under a clock that the test moves."""
 
 from collections import Counter
 from typing import TypeVar
 
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import (
+    Amount,
     Batch,
-    Decision,
     EnvAnswer,
     EnvRequest,
     Limits,
@@ -14,30 +14,33 @@ from overwatch_rl.rollouts.answers import (
     Offer,
     Outcomes,
     Tickets,
+    Trainer,
+    Version,
 )
-from overwatch_rl.rollouts.operations import Amount, Operation, Trainer, Version
 from overwatch_rl.rollouts.state import State, lane_of
+from overwatch_rl.rollouts.store import Store
 
 A = TypeVar("A")
 SECOND = 10**9
 
 
 class Driven:
-    """One queue, its log and its clock."""
+    """One queue and its clock."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        """An empty queue."""
-        self.state = State(limits=limits or Limits())
+    def __init__(self, limits: Limits | None = None, store: Store | None = None) -> None:
+        """An empty queue, or that of a store, which then has all that is done."""
+        self.store = store
+        if store is not None:
+            store.transact(lambda _: None)
+        self.state = State(limits=limits or Limits()) if store is None else store.state
         self.now = 1_000 * SECOND
-        self.log: list[Operation] = []
 
-    def do(self, decision: Decision[A]) -> A:
-        """Apply a decision, check that the sums hold, and answer."""
-        for operation in decision.operations:
-            queue.apply(self.state, operation)
-            self.log.append(operation)
+    def do(self, answer: A) -> A:
+        """Check that the sums hold after a decision, and commit it."""
         check(self.state)
-        return decision.answer
+        if self.store is not None:
+            self.store.transact(lambda _: None)
+        return answer
 
     def wait(self, seconds: float) -> None:
         """Let time pass, and what it ends be ended."""
@@ -59,11 +62,12 @@ class Driven:
 
     def send(self, env_id: int, groups: int = 1, size: int = 4, **offer: object) -> list[int]:
         """Send groups; their ids."""
+        bodies = {place: body_of(self.state.head.next_id + place) for place in range(groups)}
         offers = [
-            Offer(env_id=env_id, sequences=size, tokens=10 * size, index=index, **offer)  # type: ignore[arg-type]
-            for index in range(groups)
+            Offer(env_id=env_id, sequences=size, tokens=10 * size, size=len(body), **offer)  # type: ignore[arg-type]
+            for body in bodies.values()
         ]
-        answer = self.do(queue.accept(self.state, offers, self.now))
+        answer = self.do(queue.accept(self.state, offers, self.now, bodies))
         assert isinstance(answer, Outcomes), answer
         return [outcome.id for outcome in answer.outcomes if outcome.id is not None]
 
@@ -90,6 +94,11 @@ class Driven:
         """The trainer states its version."""
         version = Version(lineage=lineage, number=number)
         self.do(queue.move_version(self.state, version, resumed_from, self.now))
+
+
+def body_of(item: int) -> bytes:
+    """The bytes of a group, of a length of its own."""
+    return (b"group %d " % item) * (item % 40 + 1)
 
 
 def ids(batch: Batch | NoBatch) -> list[int]:

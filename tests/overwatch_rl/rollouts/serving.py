@@ -16,8 +16,7 @@ from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
-from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.store import Level, Store, StoreLimits
+from overwatch_rl.rollouts.store import Store, StoreLimits, sqlite_url
 from overwatch_rl.rollouts.telemetry import Silent
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.site import ConnectionLimits, Site, tls_context
@@ -72,10 +71,10 @@ async def serving(
     connections: ConnectionLimits = ConnectionLimits(), tls: Path | None = None,  # noqa: B008 frozen
 ) -> AsyncIterator[Served]:  # fmt: skip
     """Serve from a folder, or from memory alone; `tls` has `ca.pem`, `server.pem` and `server.key`."""
-    state = State(limits=limits or Limits())
-    level = Level.MEMORY if folder is None else Level.FSYNC
-    store = Store(folder, state, StoreLimits(level=level, held_bytes=held))
-    service = Service(state, store, Silent())
+    url = "sqlite://" if folder is None else sqlite_url(folder)
+    store = Store(StoreLimits(url=url, held_bytes=held), limits)
+    service = Service(store, Silent())
+    await service.begin()
     server = Server(
         Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes,
         connections.read_s,
@@ -96,7 +95,7 @@ async def serving(
     finally:
         await runner.cleanup()
         await server.close()
-        store.close()
+        await service.close()
 
 
 def served(

@@ -3,8 +3,17 @@
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Full, Limits, Offer, Outcomes, Unknown
-from overwatch_rl.rollouts.operations import Outcome, Version
+from overwatch_rl.rollouts.answers import (
+    ANONYMOUS,
+    Full,
+    Limits,
+    Offer,
+    Outcome,
+    Outcomes,
+    Reused,
+    Unknown,
+    Version,
+)
 from tests.overwatch_rl.rollouts.driven import Driven, by_env
 
 
@@ -248,22 +257,17 @@ def test_a_full_queue_takes_nothing_but_what_has_a_ticket() -> None:
 
 
 def test_a_repeated_key_is_answered_as_the_first_time() -> None:
-    """The same request again queues nothing; one of which a part was logged is completed."""
+    """The same request again queues nothing; another body under its key is refused."""
     driven = Driven()
     driven.trainer(8)
     env = driven.env()
-    offers = [
-        Offer(env_id=env, sequences=size, tokens=1, key="k", index=index)
-        for index, size in enumerate((4, 9, 4))
-    ]
-    first = outcomes(driven, offers[:2])
+    offers = [Offer(env_id=env, sequences=size, tokens=1, key="k", digest="first") for size in (4, 9, 4)]
+    first = outcomes(driven, offers)
+    other = [Offer(env_id=env, sequences=4, tokens=1, key="k", digest="other")]
 
-    again = outcomes(driven, offers)
-
-    assert again[:2] == first
-    assert [outcome.reason for outcome in again] == [None, "too_large", None]
-    assert driven.state.account.accepted.groups == 2
-    assert outcomes(driven, offers) == again
+    assert outcomes(driven, offers) == first
+    assert driven.do(queue.accept(driven.state, other, driven.now)) == Reused(key="k")
+    assert [outcome.reason for outcome in first] == [None, "too_large", None]
     assert driven.state.account.accepted.groups == 2
     assert driven.state.account.refused["too_large"].groups == 1
 
@@ -288,9 +292,9 @@ def test_groups_without_an_environment_have_one_of_their_own() -> None:
     driven = Driven()
     driven.trainer(8)
 
-    assert len(driven.send(queue.ANONYMOUS, 2)) == 2
+    assert len(driven.send(ANONYMOUS, 2)) == 2
 
-    assert by_env(driven.trained()) == {queue.ANONYMOUS: 8}
+    assert by_env(driven.trained()) == {ANONYMOUS: 8}
     assert driven.env() == 0
 
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overwatch_rl.rollouts import assembly, queue
-from overwatch_rl.rollouts.answers import Batch, NoBatch
-from overwatch_rl.rollouts.operations import Version
+from overwatch_rl.rollouts.answers import Batch, NoBatch, Version
 from overwatch_rl.rollouts.shares import bounded_sums
 from tests.overwatch_rl.rollouts.driven import Driven, by_env, ids
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import gzip
 import http.server
 import json
@@ -9,7 +10,7 @@ import random
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,6 @@ from overwatch_rl.rollouts import handlers, queue
 from overwatch_rl.rollouts.answers import Batch, Limits
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
-from overwatch_rl.rollouts.process import service_of
-from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.store import Store
-from overwatch_rl.rollouts.telemetry import Silent
 from overwatch_rl.rollouts.validation import Invalid, one
 from tests.overwatch_rl.rollouts.driven import SECOND, Driven
 from tests.overwatch_rl.rollouts.serving import ENV, TRAINER, Served, group, served
@@ -249,65 +246,39 @@ STEPS = [3_600 * SECOND, -86_400 * SECOND]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_the_wall_clock_moves_no_deadline(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A living trainer keeps its lease, and one that is gone loses it in time."""
+def test_a_step_of_the_wall_clock_moves_no_deadline(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A living trainer keeps its lease, one that is gone loses it in time; over a restart too."""
     now = time.time_ns
+    explicit = {"Overwatch-Lease": "1"}
 
-    async def check(server: Served) -> None:
-        await server.start()
-        await server.post("/scored_data_list", [group(first=first) for first in range(4)])
-        lease = (await server.get("/batch", headers={"Overwatch-Lease": "1"}))["lease"]["id"]
-        gone = (await server.get("/batch", headers={"Overwatch-Lease": "1"}))["lease"]["id"]
-        await server.post(f"/lease/{gone}/extend", {"seconds": 0.05})
+    def turn() -> None:
         monkeypatch.setattr(time, "time_ns", lambda: now() + step)
         monkeypatch.setattr(time, "time", lambda: (now() + step) / SECOND)
+
+    async def first(server: Served) -> None:
+        await server.start(2)
+        await server.post("/admit", {"env_id": 0})
+        await server.post("/scored_data_list", [group(1, first) for first in range(4)])
+        lease = (await server.get("/batch", headers=explicit))["lease"]["id"]
+        gone = (await server.get("/batch", headers=explicit))["lease"]["id"]
+        await server.post(f"/lease/{gone}/extend", {"seconds": 0.05})
+        turn()
         async with asyncio.timeout(60):
             while gone in server.service.state.leases:
                 await asyncio.sleep(0.01)
-                server.service.note(queue.sweep)
+                await server.service.sweep()
         assert lease in server.service.state.leases
 
-    served(check)
+    async def second(server: Served) -> None:
+        await server.service.sweep()
+        (ticket,) = server.service.state.tickets.values()
+        left = await server.service.do(lambda _, now: ticket.expires_at - now)
+        assert 0 < left <= 60 * SECOND
 
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_step_over_a_restart_moves_no_deadline(
-    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a ticket and a lease had left when the server ended, they have when it begins again."""
-    now = time.time_ns
-
-    def life(work: Callable[[Any], Any]) -> Any:
-        state = State()
-        store = Store(tmp_path / "log", state)
-        try:
-            service = service_of(state, store, Silent())
-            service.note(queue.restarted)
-            return work(service)
-        finally:
-            store.close()
-
-    def begin(service: Any) -> None:
-        driven = Driven()
-        driven.do = service_do(service)  # type: ignore[method-assign]
-        driven.state, driven.now = service.state, service.now()
-        driven.trainer(8)
-        driven.tickets(driven.env(), 1)
-        assert len(service.state.tickets) == 1
-
-    def go_on(service: Any) -> None:
-        service.note(queue.sweep)
-        (ticket,) = service.state.tickets.values()
-        assert 0 < ticket.expires_at - service.now() <= 60 * SECOND
-
-    life(begin)
-    monkeypatch.setattr(time, "time_ns", lambda: now() + step)
-    life(go_on)
-
-
-def service_do(service: Any) -> Callable[[Any], Any]:
-    """Applies decisions by a service."""
-    return lambda decision: service.note(lambda *_: decision)
+    served(first, folder=tmp_path)
+    served(second, folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -332,12 +303,11 @@ def test_a_number_that_does_not_fit_changes_nothing(path: str, body: object, tmp
 
     async def check(server: Served) -> None:
         await server.start()
-        before = queue.snapshot(server.service.state, 0)
+        state = server.service.state
+        before = copy.deepcopy((state.trainer, state.version, state.head.next_id, state.head.next_env))
         assert "error" in await server.post(path, body, status=422)
-        after = queue.snapshot(server.service.state, 0)
-        for name in ("trainer", "version", "next_id", "next_env", "items"):
-            assert getattr(after, name) == getattr(before, name)
-        msgspec.msgpack.encode(after)
+        assert before == (state.trainer, state.version, state.head.next_id, state.head.next_env)
+        assert not state.items
         await server.post("/scored_data", group())
 
     served(check, folder=tmp_path / "log")

@@ -11,9 +11,8 @@ import pytest
 
 from overwatch.catalog.services import PAUSES
 from overwatch.events import Tallied
-from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.calls import CallError, Target
+from overwatch_rl.rollouts.calls import CallError, Calls, Target
 from overwatch_rl.rollouts.client import Assignment, Group, Handler
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
 from tests.overwatch_rl.recording import KeptRun
@@ -308,7 +307,8 @@ def test_a_server_that_was_reset_is_registered_with_again() -> None:
         handler: list[Handler] = []
 
         def reset() -> None:
-            server.service.note(queue.reset)
+            with contextlib.closing(Calls(Target(url=server.url))) as calls:
+                calls.post("/reset", {"confirm": "discard everything"})
             begin(trainer)
 
         watched = Watched(sent=reset)

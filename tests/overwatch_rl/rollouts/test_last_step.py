@@ -5,6 +5,7 @@ every state that any order reaches, whoever is still alive finishes: the trainer
 each living handler was answered that it may go.
 """
 
+import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,8 +15,7 @@ import msgspec
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, Limits
-from overwatch_rl.rollouts.operations import Snapshot, Trainer, Waiting
+from overwatch_rl.rollouts.answers import Batch, Limits, Trainer
 from overwatch_rl.rollouts.state import State
 from tests.overwatch_rl.rollouts.driven import Driven
 
@@ -29,8 +29,7 @@ LIMITS = Limits(max_staleness=0, lease_s=50, implicit_lease_s=600, ticket_s=60)
 class World:
     """The queue and what everybody knows of it."""
 
-    queue: Snapshot
-    waiting: tuple[Waiting, ...] = ()
+    state: State
     now: int = 0
     used: int = 0
     """Batches that the trainer has used."""
@@ -45,37 +44,28 @@ class World:
 
 
 def opened(world: World) -> Driven:
-    """The queue of a world."""
+    """A copy of a world's queue."""
     driven = Driven(LIMITS)
     driven.now = world.now
-    queue.apply(driven.state, world.queue)
-    driven.state.waiting = {found.env_id: found for found in world.waiting}
+    driven.state = copy.deepcopy(world.state)
     return driven
 
 
 def closed(world: World, driven: Driven, **changes: object) -> World:
     """A world after something was done to its queue."""
-    state = driven.state
-    return replace(
-        world,
-        queue=queue.snapshot(state, 0),
-        waiting=tuple(state.waiting.values()),
-        now=driven.now,
-        **changes,  # type: ignore[arg-type]
-    )
+    return replace(world, state=driven.state, now=driven.now, **changes)  # type: ignore[arg-type]
 
 
 def key(world: World) -> bytes:
     """What distinguishes two worlds: not which numbers its tickets and groups have, nor what time it is."""
-    driven = opened(world)
-    state: State = driven.state
+    state = world.state
     ages = sorted((ticket.env_id, ticket.expires_at - world.now) for ticket in state.tickets.values())
     leases = [(lease.deadline - world.now, lease.is_delivered) for lease in state.leases.values()]
     queued = sorted((item.env_id, item.version.number, item.is_leased) for item in state.items.values())
     least = min(env.virtual for env in state.envs.values())
     envs = [(env.presence, world.now - env.seen, env.virtual - least) for env in state.envs.values()]
-    waiting = sorted((found.env_id, found.until - world.now) for found in world.waiting)
-    shown = (ages, leases, queued, envs, waiting, state.version, state.batches, state.trainer)
+    waiting = sorted((found.env_id, found.until - world.now) for found in state.waiting.values())
+    shown = (ages, leases, queued, envs, waiting, state.version, state.head.batches, state.trainer)
     held = [ticket and (ticket in state.tickets) for ticket in world.tickets]
     mine = (
         world.used,
@@ -94,7 +84,7 @@ def begun() -> World:
     driven.trainer(2, num_steps=STEPS)
     driven.env(1)
     driven.env(1)
-    return closed(World(queue=queue.snapshot(driven.state, 0)), driven)
+    return World(state=driven.state, now=driven.now)
 
 
 def query(world: World, handler: int) -> World:

@@ -3,8 +3,7 @@
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, LeaseAnswer, NoBatch, Unknown
-from overwatch_rl.rollouts.operations import Trainer
+from overwatch_rl.rollouts.answers import Batch, LeaseAnswer, NoBatch, Trainer, Unknown
 from tests.overwatch_rl.rollouts.driven import Driven, ids
 
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from overwatch.events import RunFinished, Tallied
 from overwatch_rl.cli import main
+from tests.e2e.collecting import until
 from tests.overwatch.sdk.sink import http_sink
 from tests.overwatch_rl.rollouts.serving import ENV, TRAINER, group
 
@@ -64,6 +65,7 @@ def test_it_serves_reports_and_ends_cleanly(tmp_path: Path) -> None:
             assert answer["groups_processed"] == 3
             assert len(requested(url, "/batch")["batch"]) == 2
             assert requested(url, "/batch")["batch"] is None
+        until(lambda: sink.events(RunFinished), "the run's end")
         totals = {one.metric: one.sum for event in sink.events(Tallied) for one in event.series}
         assert totals["overwatch.rollouts.accepted"] == 6
         assert totals["overwatch.rollouts.served"] == 4
@@ -94,7 +96,12 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
     [
         (["--listen", "nowhere"], "listen 'nowhere' is not host:port; write e.g. 127.0.0.1:8000"),
         (["--listen", "0.0.0.0:0"], "set a token with --token-file, or bind 127.0.0.1"),
-        (["--max-disk-mib", "3"], "max-disk-mib is 3; use 2304 or more with max-memory-mib 1024"),
+        (
+            ["--database", "mysql://h/x"],
+            "database is 'mysql://h/x' with durability fsync; write postgresql://",
+        ),
+        (["--database", "nowhere"], "database is 'nowhere' with durability fsync; write postgresql://"),
+        (["--database", "postgresql://h/x", "--durability", "memory"], "user@host/name with fast or fsync"),
         (["--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
         (["--lease-s", "0"], "0.0 is not in the range x>=1"),
         (["--lease-s", "nan"], "nan is no finite number; use one in the range x>=1"),
@@ -132,15 +139,14 @@ def test_a_busy_address_is_an_error_in_a_line() -> None:
 
 
 def test_a_folder_that_is_in_use_is_an_error_in_a_line(tmp_path: Path) -> None:
-    """It names who has it."""
+    """It names the folder and the fix."""
     with started("--folder", str(tmp_path), "--no-telemetry"):
         result = CliRunner().invoke(
             main, ["rollouts", "--listen", "127.0.0.1:0", "--folder", str(tmp_path), "--no-telemetry"]
         )
 
     assert result.exit_code == 1
-    assert f"Error: {tmp_path} is in use by process " in result.output
-    assert "; stop that one, or give another --folder" in result.output
+    assert f"Error: the queue in {tmp_path} cannot be used: database is locked; stop the" in result.output
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_in_a_line(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """A trainer comes first, environments wait for it, and everybody is answered what it needs."""
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import EnvAnswer, EnvRequest, EnvStatus, NoBatch, Unknown, Wait
-from overwatch_rl.rollouts.operations import Trainer
+from overwatch_rl.rollouts.answers import EnvAnswer, EnvRequest, EnvStatus, NoBatch, Trainer, Unknown, Wait
 from tests.overwatch_rl.rollouts.driven import Driven
 
 REQUEST = EnvRequest(desired_name="maths", group_size=4)
@@ -33,7 +32,7 @@ def test_names_are_unique_by_a_number_of_their_own() -> None:
     found = [driven.env(name=name) for name in ("maths", "maths", "code")]
 
     assert found == [0, 1, 2]
-    assert [env.registered.name for env in driven.state.envs.values()] == ["maths_0", "maths_1", "code_0"]
+    assert [env.name for env in driven.state.envs.values()] == ["maths_0", "maths_1", "code_0"]
 
 
 def test_a_batch_without_a_trainer_names_what_to_do() -> None:

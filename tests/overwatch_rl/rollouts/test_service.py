@@ -1,66 +1,51 @@
-"""The order of the service: nothing is answered before it is safe."""
+"""The order of the service: nothing is answered before it is committed."""
 
 import asyncio
-from collections.abc import Iterable
-from concurrent.futures import Future
+import threading
+from collections.abc import Callable
+from typing import Any
 
-import msgspec
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from overwatch_rl.rollouts import queue, service
-from overwatch_rl.rollouts.answers import EnvRequest, Full, Offer, Outcomes
+from overwatch_rl.rollouts.answers import EnvRequest, Full, Offer, Outcomes, Trainer
 from overwatch_rl.rollouts.handlers import Call, Handlers
-from overwatch_rl.rollouts.operations import Accepted, Seen, Trainer
-from overwatch_rl.rollouts.service import Record, Service, UnsafeError
-from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.service import Service, UnsafeError
+from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits
 from overwatch_rl.rollouts.telemetry import Silent
 
-OFFER = Offer(env_id=0, sequences=2, tokens=3, key="one")
-PAYLOADS = {0: b"{}"}
+OFFER = Offer(env_id=0, sequences=2, tokens=3, size=2, key="one")
+BODIES = {0: b"{}"}
 
 
-class HeldStore:
-    """A disk that writes when the test states it: no real one can be stopped between two requests."""
+class HeldStore(Store):
+    """A database that commits when the test lets it: no real one can be stopped between two requests."""
 
-    def __init__(self) -> None:
-        self.payloads: dict[int, bytes] = {}
-        self.problem: str | None = None
-        self.submitted: list[tuple[list[Record], Future[None]]] = []
-        self.has_room = True
+    def __init__(self, held: int = 1 << 20) -> None:
+        super().__init__(StoreLimits(url="sqlite://", held_bytes=held))
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.fault: Exception | None = None
 
-    def keep(self, records: Iterable[Record]) -> "Future[None]":
-        """Written when `write` is called; what is not logged, at once."""
-        done: Future[None] = Future()
-        kept = [record for record in records if not isinstance(record[0], Seen)]
-        self.payloads |= {found.id: data for found, data in kept if isinstance(found, Accepted) and data}
-        if kept:
-            done.set_running_or_notify_cancel()
-            self.submitted.append((kept, done))
-        else:
-            done.set_result(None)
-        return done
-
-    def room(self, size: int) -> bool:
-        """As the test sets."""
-        return self.has_room and size >= 0
-
-    def write(self) -> None:
-        """All that was submitted is safe."""
-        for _, done in self.submitted:
-            done.set_result(None)
-        self.submitted.clear()
+    def transact(self, decide: Callable[[int], None]) -> None:
+        """Wait, then fail or commit."""
+        assert self.go_on.wait(60)
+        if self.fault is not None:
+            raise self.fault
+        super().transact(decide)
 
 
-async def started() -> tuple[Service, HeldStore]:
-    """A service with a trainer and one environment, all of it safe."""
-    store = HeldStore()
-    made = Service(State(), store, Silent(), clock=iter(range(1, 10_000)).__next__)
+async def started(**limits: Any) -> tuple[Service, HeldStore]:
+    """A service with a trainer and one environment."""
+    store = HeldStore(**limits)
+    made = Service(store, Silent())
+    await made.begin()
     trainer = Trainer(uuid="t", batch_size=4, max_token_len=8)
-    made.note(lambda state, now: queue.register_trainer(state, trainer, now))
-    made.note(queue.batch)
+    await made.do(lambda state, now: queue.register_trainer(state, trainer, now))
+    await made.do(queue.batch)
     request = EnvRequest(desired_name="e", group_size=2)
-    made.note(lambda state, now: queue.register_env(state, request, now))
-    store.write()
+    await made.do(lambda state, now: queue.register_env(state, request, now))
     return made, store
 
 
@@ -70,54 +55,89 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_an_answer_waits_until_it_is_safe() -> None:
-    """Also one that repeats another which is not safe yet; what only looks does not wait."""
+def test_an_answer_waits_until_it_is_committed() -> None:
+    """Also one that repeats another which is not committed yet."""
 
     async def check() -> None:
         made, store = await started()
-        first = asyncio.ensure_future(made.accept([OFFER], PAYLOADS))
+        store.go_on.clear()
+        calls = [asyncio.ensure_future(made.accept([OFFER], BODIES)) for _ in range(2)]
         await turns()
-        again = asyncio.ensure_future(made.accept([OFFER], PAYLOADS))
-        await turns()
-        assert (first.done(), again.done()) == (False, False)
-        made.note(lambda state, now: queue.status_env(state, 0, now))
-        assert queue.status(made.state, made.now()).held_groups == 1
-        await turns()
-        assert (first.done(), again.done()) == (False, False)
-        store.write()
-        answers = [await first, await again]
-        assert all(isinstance(answer, Outcomes) for answer in answers)
-        assert answers[0].outcomes == answers[1].outcomes  # type: ignore[union-attr]
+        assert [call.done() for call in calls] == [False, False]
+        store.go_on.set()
+        first, again = await asyncio.gather(*calls)
+        assert isinstance(first, Outcomes)
+        assert first == again
+        assert made.state.account.accepted.groups == 1
+        await made.close()
 
     asyncio.run(check())
 
 
-def test_a_disk_that_does_not_write_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After its patience the sender is answered why; what was decided stands."""
-    monkeypatch.setattr(service, "PATIENCE_S", 0.01)
+def test_a_database_that_does_not_commit_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its patience the sender is answered why; then it did not happen, and is asked again."""
+    monkeypatch.setattr(service, "PATIENCE_S", 0.5)
 
     async def check() -> None:
         made, store = await started()
-        store.problem = "no space left on device"
+        store.fault = OperationalError("INSERT", None, Exception("no space left on device"))
         with pytest.raises(UnsafeError, match=r"not written within .* no space left on device"):
-            await made.accept([OFFER], PAYLOADS)
+            await made.accept([OFFER], BODIES)
+        assert isinstance(await made.accept([OFFER], BODIES), Full)
+        assert made.state.account.accepted.groups == 0
+        store.fault = None
+        monkeypatch.setattr(service, "PATIENCE_S", 60)
+        await made.do(queue.status)
+        assert isinstance(await made.accept([OFFER], BODIES), Outcomes)
         assert made.state.account.accepted.groups == 1
-        store.write()
-        assert isinstance(await made.accept([OFFER], PAYLOADS), Outcomes)
+        await made.close()
+
+    asyncio.run(check())
+
+
+def test_a_commit_in_doubt_is_an_answer() -> None:
+    """It may have happened: the sender sends again under its key."""
+
+    async def check() -> None:
+        made, store = await started()
+        store.fault = AmbiguousError("gone")
+        with pytest.raises(UnsafeError, match="this may have happened or not"):
+            await made.accept([OFFER], BODIES)
+        store.fault = None
+        assert isinstance(await made.accept([OFFER], BODIES), Outcomes)
+        await made.close()
+
+    asyncio.run(check())
+
+
+def test_a_fault_of_ours_costs_its_own_call() -> None:
+    """The calls beside it are committed."""
+
+    async def check() -> None:
+        made, store = await started()
+        store.go_on.clear()
+        first = asyncio.ensure_future(made.do(queue.status))
+        await turns()
+        wrong = asyncio.ensure_future(made.do(lambda state, _: state.envs[9]))
+        right = asyncio.ensure_future(made.accept([OFFER], BODIES))
+        await turns()
+        store.go_on.set()
+        found = await asyncio.gather(first, wrong, right, return_exceptions=True)
+        assert [type(one).__name__ for one in found] == ["Status", "KeyError", "Outcomes"]
         assert made.state.account.accepted.groups == 1
+        await made.close()
 
     asyncio.run(check())
 
 
 def test_no_room_is_the_answer_before_anything_is_decided() -> None:
-    """Nothing is submitted, and a request without groups is not held up."""
+    """Nothing is written."""
 
     async def check() -> None:
-        made, store = await started()
-        store.has_room = False
-        assert isinstance(await made.accept([OFFER], PAYLOADS), Full)
-        assert store.submitted == []
+        made, _ = await started(held=1)
+        assert isinstance(await made.accept([OFFER], BODIES), Full)
         assert made.state.account.accepted.groups == 0
+        await made.close()
 
     asyncio.run(check())
 
@@ -127,14 +147,17 @@ def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
 
     async def check() -> None:
         made, store = await started()
-        for key in ("one", "two"):
-            offer = msgspec.structs.replace(OFFER, key=key)
-            made.note(lambda state, now, offer=offer: queue.accept(state, [offer], now), PAYLOADS)
-        reply = asyncio.ensure_future(Handlers(made, dict).batch(Call(headers={"Overwatch-Lease": "1"})))
+        offers = [Offer(env_id=0, sequences=2, tokens=3, size=2)] * 2
+        await made.accept(offers, {0: b"{}", 1: b"{}"})
+        store.go_on.clear()
+        call = Call(headers={"Overwatch-Lease": "1"})
+        reply = asyncio.ensure_future(Handlers(made, dict).batch(call))
         await turns()
-        made.note(queue.reset)
-        store.payloads.clear()
-        store.write()
+        reset = asyncio.ensure_future(made.do(queue.reset))
+        await turns()
+        store.go_on.set()
         assert len((await reply).body.batch) == 2
+        assert await reset == 2
+        await made.close()
 
     asyncio.run(check())

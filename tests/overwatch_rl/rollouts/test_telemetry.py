@@ -6,8 +6,17 @@ from typing import Any
 from overwatch.catalog import Scope
 from overwatch.events import Measured, Tallied
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, EnvRequest, Limits, NoBatch, Offer, Outcomes
-from overwatch_rl.rollouts.operations import Trainer, Version
+from overwatch_rl.rollouts.answers import (
+    Batch,
+    EnvRequest,
+    Full,
+    Limits,
+    NoBatch,
+    Offer,
+    Outcomes,
+    Trainer,
+    Version,
+)
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.telemetry import ROLE, Tower
 from tests.overwatch_rl.recording import KeptRun
@@ -24,12 +33,11 @@ class Reported:
         self.state = State(limits=Limits(**limits))
         self.now = SECOND
 
-    def do(self, decision: queue.Decision[Any]) -> Any:
-        """Report and apply, as the service does; the answer."""
-        for operation in decision.operations:
-            self.tower.applied(self.state, operation)
-            queue.apply(self.state, operation)
-        return decision.answer
+    def do(self, answer: Any) -> Any:
+        """Report what a decision counted, as the service does once it is committed; its answer."""
+        self.tower.emit(self.state.reports)
+        self.state.reports.clear()
+        return answer
 
     def start(self) -> None:
         """A trainer with batches of four, and two environments: 0 and 1."""
@@ -49,7 +57,6 @@ class Reported:
     def query(self, *, is_explicit: bool = True) -> Batch | NoBatch:
         """A batch."""
         answer = self.do(queue.batch(self.state, self.now, is_explicit=is_explicit))
-        self.tower.requested(self.state, answer if isinstance(answer, Batch) else answer.lack, self.now)
         assert isinstance(answer, Batch | NoBatch)
         return answer
 
@@ -69,7 +76,7 @@ class Reported:
 def offers(env_id: int, count: int, **changed: Any) -> Sequence[Offer]:
     """Groups of two sequences with three tokens each."""
     values = {"sequences": 2, "tokens": 6, **changed}
-    return [Offer(env_id=env_id, index=place, **values) for place in range(count)]
+    return [Offer(env_id=env_id, **values) for _ in range(count)]
 
 
 def test_everything_that_happens_to_a_group_is_counted() -> None:
@@ -90,21 +97,21 @@ def test_everything_that_happens_to_a_group_is_counted() -> None:
     assert reported.tallies() == {
         ("accepted", "maths_0"): 6, ("refused", "maths_0", "invalid", "1024"): 2,
         ("refused", "code_0", "too_large", "256"): 5, ("served", "maths_0"): 4, ("redelivered",): 4,
-        ("batches", "served"): 2, ("batches", "few"): 1, ("wait_time",): 8, ("age", "assumed"): 0,
+        ("batches", "served"): 2, ("batches", "few"): 2, ("wait_time",): 8, ("age", "assumed"): 0,
     }  # fmt: skip
     assert reported.run.link.refused == []
 
 
 def test_a_full_queue_is_a_pause() -> None:
     """Its groups are counted as refused for want of room, their sender as asked to rest."""
-    reported = Reported()
+    reported = Reported(max_queued_batches=1)
     reported.start()
-    reported.tower.full(reported.state, offers(1, 2))
-    reported.tower.full(reported.state, offers(9, 1, sequences=0, tokens=0))
+    reported.send(*offers(0, 2))
+    assert isinstance(reported.do(queue.accept(reported.state, offers(1, 2), reported.now)), Full)
 
     assert reported.tallies() == {
-        ("refused", "code_0", "full", "256"): 4, ("pauses", "code_0"): 1,
-        ("refused", "unknown", "full"): 1, ("pauses", "unknown"): 1,
+        ("accepted", "maths_0"): 4, ("refused", "code_0", "full", "256"): 4, ("pauses", "code_0"): 1,
+        ("batches", "few"): 1,
     }  # fmt: skip
 
 
