@@ -1,19 +1,17 @@
 """What is wrong with a body, by the path of the field: `scores[3]: NaN ...`.
 
-Rules: a group is decoded once, to its keys; rows of numbers stay as they were written, and everything else
-is encoded again, so that whoever can read JSON can read what is served. In a list each group is judged by
-itself. A fault costs no more than a good group does. Must not know HTTP or the queue.
+Rules: a group is decoded to its keys; rows of numbers are decoded one by one and stay as they were written,
+and everything else is encoded again, so that whoever can read JSON can read what is served. In a list each
+group is judged by itself. A fault costs no more than a good group does. Must not know HTTP or the queue.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from overwatch_rl.rollouts import scanning
-from overwatch_rl.rollouts.scanning import MASKS, NUMBERS, TOKENS, Kind
-from overwatch_rl.rollouts.wire import OPTIONAL, Head
+from overwatch_rl.rollouts.wire import OPTIONAL, Head, Mask, Token, Whole
 from overwatch_rl.web.faults import Fault, InvalidError, canonical, decode, elements, without_literals
 
 MOST_GROUPS: Final = 4096
@@ -29,17 +27,38 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 _HEAD: Final = msgspec.json.Decoder(Head)
 _INTEGER: Final = msgspec.json.Decoder(int)
 _REQUIRED: Final = ("tokens", "masks", "scores")
-_ROWS: Final[Mapping[str, tuple[Kind, int]]] = {
-    "tokens": (TOKENS, 2),
-    "masks": (MASKS, 2),
-    "scores": (NUMBERS, 1),
-    "advantages": (NUMBERS, 2),
-    "ref_logprobs": (NUMBERS, 2),
-    "inference_logprobs": (NUMBERS, 2),
-    "distill_token_ids": (TOKENS, 3),
-    "distill_logprobs": (NUMBERS, 3),
+_LARGE: Final = 1 << 16
+"""Bytes of a list of rows that is looked through before anything is made of its elements."""
+
+
+class _List(msgspec.Struct, array_like=True):
+    """Any list."""
+
+
+_LISTS: Final = msgspec.json.Decoder(list[_List])
+_RAWS: Final = msgspec.json.Decoder(list[Raw])
+_ANY: Final = msgspec.json.Decoder(list[Any])
+_TOKENS: Final = msgspec.json.Decoder(list[Token])
+_NUMBERS: Final = msgspec.json.Decoder(list[Whole | float])
+
+
+class _Rows(NamedTuple):
+    """A key whose value is a list of rows, or one row."""
+
+    row: msgspec.json.Decoder[Any]
+    is_one: bool = False
+
+
+_ROWS: Final[Mapping[str, _Rows]] = {
+    "tokens": _Rows(_TOKENS),
+    "masks": _Rows(msgspec.json.Decoder(list[Mask])),
+    "scores": _Rows(_NUMBERS, is_one=True),
+    "advantages": _Rows(_NUMBERS),
+    "ref_logprobs": _Rows(_NUMBERS),
+    "inference_logprobs": _Rows(_NUMBERS),
+    "distill_token_ids": _Rows(msgspec.json.Decoder(list[list[Token]])),
+    "distill_logprobs": _Rows(msgspec.json.Decoder(list[list[Whole | float]])),
 }
-"""Keys whose values are lists of numbers, and how deep those stand."""
 _ABSENT: Final = (b"null", b"[]")
 """What published clients send where there are no rows."""
 _PER_TOKEN: Final = frozenset(("masks", "advantages", "ref_logprobs", "inference_logprobs"))
@@ -131,7 +150,7 @@ def _group(keys: dict[str, Raw], longest: int) -> Valid:
             if name not in _ROWS:
                 value = canonical(value)
             elif name in _REQUIRED or value not in _ABSENT:
-                lengths[name] = scanning.lengths(value, *_ROWS[name])
+                lengths[name] = _lengths(value, _ROWS[name])
         except InvalidError as error:
             raise InvalidError(_within(name, error.fault)) from error
         values[name] = value
@@ -139,6 +158,22 @@ def _group(keys: dict[str, Raw], longest: int) -> Valid:
     _check_shape(head, lengths, longest)
     absent = dict.fromkeys((name for name in OPTIONAL if name not in values), b"null")
     return Valid(head, lengths["tokens"], _object(values | absent))
+
+
+def _lengths(value: bytes, rows: _Rows) -> list[int]:
+    """How many values each row has, of which one at a time is objects; raise `InvalidError`."""
+    if rows.is_one:
+        return [len(decode(value, rows.row))]
+    if len(value) > _LARGE:
+        decode(value, _LISTS)
+    lengths: list[int] = []
+    raws: list[Raw] = decode(value, _RAWS)
+    for number, row in enumerate(raws):
+        try:
+            lengths.append(len(decode(bytes(row), rows.row)))
+        except InvalidError as error:
+            raise InvalidError(error.fault.within(f"[{number}]")) from error
+    return lengths
 
 
 def _within(name: str, fault: Fault) -> Fault:
@@ -159,7 +194,7 @@ def _measured(body: bytes, fault: Fault) -> Invalid:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return Invalid(fault)
     try:
-        lengths = scanning.measured(bytes(keys["tokens"]), 2)
+        lengths = _lengths(bytes(keys["tokens"]), _Rows(_ANY))
     except (InvalidError, LookupError):
         lengths = []
     return Invalid(fault, _integer(keys, "env_id"), len(lengths), sum(lengths), _integer(keys, "ticket"))

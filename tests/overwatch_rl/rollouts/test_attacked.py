@@ -162,7 +162,7 @@ def test_groups_set_aside_are_shown(caplog: pytest.LogCaptureFixture) -> None:
 SIZE = 1 << 22
 LARGE = {
     "nan": b'{"tokens":[[' + b"1," * (SIZE // 2) + b'NaN]],"masks":[[1]],"scores":[1]}',
-    "number": b'{"tokens":[[' + b"1," * (SIZE // 2) + b'1.5]],"masks":[[1]],"scores":[1]}',
+    "number": b'{"tokens":[[' + b"257," * (SIZE // 4) + b'1.5]],"masks":[[1]],"scores":[1]}',
     "scores": b'{"tokens":[[1]],"masks":[[1]],"scores":[' + b"0," * (SIZE // 2) + b"1e999]}",
     "scalars": b'{"masks":[[1]],"scores":[1],"tokens":[' + b"0," * (SIZE // 2) + b"0]}",
     "lists": b'{"masks":[[1]],"scores":[1],"tokens":[' + b"[]," * (SIZE // 3) + b"[]]}",
@@ -176,7 +176,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", sorted(LARGE))
 def test_a_large_fault_costs_a_few_times_its_bytes(name: str) -> None:
-    """Nothing is built of what is wrong, and the message is short."""
+    """Nothing is built of what is wrong but the numbers of its row, and the message is short."""
     tracemalloc.start()
     try:
         found = one(LARGE[name], 0)
@@ -185,7 +185,7 @@ def test_a_large_fault_costs_a_few_times_its_bytes(name: str) -> None:
         tracemalloc.stop()
     assert isinstance(found, Invalid)
     assert len(str(found.fault)) < 1000
-    assert peak < 8 * SIZE
+    assert peak < 16 * SIZE
 
 
 def test_a_large_body_is_looked_at_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
