@@ -14,8 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, EnvRequest, Limits, Offer, Trainer
+from overwatch_rl.rollouts.answers import Limits, Offer
 from overwatch_rl.rollouts.state import State
+from tests.overwatch_rl.rollouts.driven import env_of, registration
 
 NOW = 10**18
 BATCH = 512
@@ -24,12 +25,10 @@ BATCH = 512
 def filled(sizes: tuple[int, ...], envs: int, groups: int) -> tuple[State, float]:
     """A queue of so many groups, and the microseconds that accepting each took."""
     state = State(limits=Limits(max_queued_batches=groups))
-    trainer = Trainer(uuid="bench", batch_size=BATCH, max_token_len=512)
-    queue.register_trainer(state, trainer, NOW)
+    queue.register_trainer(state, registration(BATCH), NOW)
     queue.batch(state, NOW)
     for env in range(envs):
-        request = EnvRequest(desired_name="env", group_size=sizes[env % len(sizes)])
-        queue.register_env(state, request, NOW)
+        queue.register_env(state, env_of(group_size=sizes[env % len(sizes)]), NOW)
     began = time.process_time()
     for number in range(groups):
         env = number % envs
@@ -44,7 +43,7 @@ def served(state: State, batches: int) -> tuple[float, float]:
     began = time.process_time()
     for _ in range(batches):
         found = queue.batch(state, NOW, is_explicit=True)
-        if not isinstance(found, Batch):
+        if found.lease is None:
             sys.exit(f"no batch: {found}; use fewer --batches or more --groups")
         groups += len(found.items)
         queue.acknowledge(state, found.lease, NOW)

@@ -16,12 +16,12 @@ from aiohttp.log import server_logger
 
 from overwatch.platform import raise_file_limit
 from overwatch_rl.orchestrator.api import ROUTES, Api
-from overwatch_rl.orchestrator.openapi import document
 from overwatch_rl.orchestrator.server import Server
 from overwatch_rl.orchestrator.service import Clocks, Service
 from overwatch_rl.orchestrator.settings import OrchestratorSettings
 from overwatch_rl.orchestrator.store import Store
 from overwatch_rl.orchestrator.telemetry import Silent, Tower, start_run
+from overwatch_rl.web.openapi import document
 from overwatch_rl.web.process import Senders, ending, listen, loop_factory, status_of, url_of
 from overwatch_rl.web.site import Site
 
@@ -68,7 +68,7 @@ async def _serve(
     service = Service(store, telemetry, CLOCKS, settings.pace)
     server_logger.addFilter(Senders())
     limits = settings.connections
-    api = Api(service, lambda: document(ROUTES))
+    api = Api(service, lambda: document("Overwatch orchestrator API", ROUTES))
     server = Server(api, settings.authorisation, telemetry, limits.read_s)
     runner = web.AppRunner(server.app(), shutdown_timeout=_CLOSE_S)
     await runner.setup()

@@ -16,7 +16,6 @@ import msgspec
 from aiohttp import hdrs, web
 from sqlalchemy.exc import SQLAlchemyError
 
-from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.orchestrator import wire
 from overwatch_rl.orchestrator.api import LOCAL, ROUTES, Api, Call, Reply, Route
 from overwatch_rl.orchestrator.commands import BoundsError
@@ -113,16 +112,11 @@ class Server:
         except TooSoonError as error:
             retry = {"Retry-After": str(math.ceil(error.retry_s))}
             return _problem(429, str(error), headers=retry)
-        except TooLargeError as error:
-            return _problem(413, str(error))
         except bodies.FullError as error:
             return _problem(503, str(error), headers={hdrs.RETRY_AFTER: "5"})
-        except bodies.TooSlowError as error:
-            return _problem(408, str(error))
-        except bodies.EncodingError as error:
-            return _problem(415, str(error), hdrs.CONTENT_ENCODING)
-        except (BadGzipError, web.RequestPayloadError, ConnectionError) as error:
-            return _problem(400, str(error))
+        except bodies.WRONG as error:
+            status, path = bodies.wrong(error)
+            return _problem(status, str(error), path)
         except SQLAlchemyError as error:
             _log.exception("%s %s: the store failed", request.method, request.path)
             return _problem(

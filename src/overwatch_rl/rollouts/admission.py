@@ -17,30 +17,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from overwatch_rl.rollouts.answers import (
-    ANONYMOUS,
-    Amount,
-    EnvRequest,
-    Full,
-    Offer,
-    Outcome,
-    Outcomes,
-    Refusal,
-    Reused,
-    Tickets,
-    Unknown,
-    Version,
-    VersionSource,
-)
-from overwatch_rl.rollouts.shares import (
-    bounded_sums,
-    present,
-    sums,
-    unknown_env,
-    unreachable,
-)
+from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Offer, Outcome, Refusal, VersionSource
+from overwatch_rl.rollouts.shares import bounded_sums, known, present, sums, unreachable
 from overwatch_rl.rollouts.state import NS, Answered, Env, Item, State, Ticket, Waiting
+from overwatch_rl.rollouts.wire import (
+    Admission,
+    EnvRegistration,
+    Full,
+    PolicyVersion,
+    Problem,
+    Rejected,
+    Tickets,
+)
 
+KEY: Final = "Idempotency-Key"
+"""Header of a request that may be sent again: the first answer is repeated."""
 TICKET_TIMES: Final = 4
 """A ticket lives so many times as long as its environment's groups take in the median."""
 
@@ -52,8 +43,7 @@ def overdue(state: State, now: int) -> tuple[int, ...]:
 
 def is_done(state: State) -> bool:
     """Whether the trainer has, or has used, the batches of all its steps."""
-    steps = state.trainer.num_steps if state.trainer else None
-    return steps is not None and state.step >= steps
+    return state.num_steps is not None and state.step >= state.num_steps
 
 
 def permits(state: State, running: int) -> int:
@@ -63,8 +53,8 @@ def permits(state: State, running: int) -> int:
         return 0
     outstanding = state.held + running
     free = (state.max_staleness + 1 - max(0, state.head.behind)) * trainer.batch_size - outstanding
-    if trainer.num_steps is not None:
-        steps = max(0, trainer.num_steps - trainer.starting_step - state.head.batches)
+    if state.num_steps is not None:
+        steps = max(0, state.num_steps - trainer.starting_step - state.head.batches)
         free = min(free, steps * trainer.batch_size - outstanding)
     return max(0, free)
 
@@ -81,16 +71,19 @@ def _to_free(state: State, running: int) -> int:
     return 0 if is_batch else max(0, most - state.held)
 
 
-def admit(state: State, env_id: int, groups: int, now: int) -> Tickets | Unknown:
-    """Issue up to `groups` tickets: fewer where permits lack, or where another's turn comes first."""
-    if env_id not in state.envs:
-        return unknown_env(env_id)
+def admit(state: State, body: Admission, now: int) -> Tickets:
+    """Tickets: permissions to generate, so that nothing is too old when it is served.
+
+    Fewer than asked for where permits lack, or where another's turn comes first.
+    """
+    env_id, groups = body.env_id, body.groups
+    known(state, env_id)
     state.see(env_id, now, is_answered=True)
     state.expire_tickets(overdue(state, now))
     request = Waiting(env_id=env_id, groups=groups, until=now)
     granted = _granted(state, request)
-    tickets = tuple(state.next_id() for _ in range(granted))
-    expires_at = now + _lifetime(state, env_id)
+    tickets = [state.next_id() for _ in range(granted)]
+    lifetime = _lifetime(state, env_id)
     for ticket in tickets:
         state.tickets[ticket] = Ticket(
             id=ticket,
@@ -98,7 +91,7 @@ def admit(state: State, env_id: int, groups: int, now: int) -> Tickets | Unknown
             at=now,
             sequences=state.envs[env_id].registered.group_size,
             version=state.version,
-            expires_at=expires_at,
+            expires_at=now + lifetime,
         )
     if granted < groups:
         if env_id not in state.waiting:
@@ -110,9 +103,9 @@ def admit(state: State, env_id: int, groups: int, now: int) -> Tickets | Unknown
     return Tickets(
         tickets=tickets,
         version=state.version,
-        expires_at=expires_at if tickets else None,
+        expires_in_s=lifetime / NS if tickets else None,
         retry_s=state.limits.retry_s,
-        is_done=is_done(state),
+        done=is_done(state),
     )
 
 
@@ -176,42 +169,48 @@ def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
 
 def accept(
     state: State, offers: Sequence[Offer], now: int, bodies: Mapping[int, bytes] = MappingProxyType({})
-) -> Outcomes | Full | Reused | Unknown:
+) -> tuple[Outcome, ...]:
     """Take the groups of one request, all of one environment; `bodies` by their place in it.
 
-    A request whose key is known gets its first answer again.
+    A request whose key is known gets its first answer again. Raise `Rejected` where nothing is taken.
     """
     env_id = offers[0].env_id if offers else ANONYMOUS
     if env_id == ANONYMOUS and state.trainer is not None and env_id not in state.envs:
-        anonymous = EnvRequest(desired_name="anonymous", group_size=1)
+        anonymous = EnvRegistration(desired_name="anonymous", group_size=1, max_token_length=0)
         state.envs[env_id] = Env(name="anonymous", registered=anonymous, virtual=state.head.virtual)
-    if env_id not in state.envs:
-        return unknown_env(env_id)
+    known(state, env_id)
     state.see(env_id, now)
     name = offers[0].key if offers else None
     key = None if name is None else f"{env_id}/{name}"
     first = None if key is None else state.keys.get(key)
     if first is not None:
-        is_same = first.digest == offers[0].digest
-        return Outcomes(outcomes=first.outcomes) if is_same else Reused(key=name or "")
+        if first.digest != offers[0].digest:
+            message = f"{name!r} came before with another body; send a new key with each new request"
+            raise Rejected(422, Problem(error=f"{KEY}: {message}", path=KEY))
+        return first.outcomes
     queued = state.account.queued
     is_full = queued.sequences >= state.limits.max_queued_batches * state.batch_size
     if is_full and any(_ticket(state, offer) is None for offer in offers):
         for offer in offers:
             state.count_refused("full", offer)
         state.count("pauses", env=state.name_of(env_id))
-        return full(state)
+        raise full(state)
     outcomes = tuple(_take(state, offer, now, bodies.get(place)) for place, offer in enumerate(offers))
     if key is not None:
         answered = Answered(at=now, env_id=env_id, digest=offers[0].digest, outcomes=outcomes)
         state.remember(key, answered)
-    return Outcomes(outcomes=outcomes)
+    return outcomes
 
 
-def full(state: State) -> Full:
-    """No room for more groups."""
-    queued = state.account.queued
-    return Full(queued_groups=queued.groups, queued_sequences=queued.sequences, retry_s=state.limits.retry_s)
+def full(state: State, problem: str | None = None) -> Rejected:
+    """No room for more groups; `problem` is what the database has against them."""
+    queued, retry_s = state.account.queued, state.limits.retry_s
+    why = (
+        f"the database cannot be written ({problem})" if problem else f"the queue has {queued.groups} groups"
+    )
+    error = f"{why}; send this again in {retry_s:g} s"
+    body = Full(error=error, queue_size=queued.groups, queued_sequences=queued.sequences, retry_s=retry_s)
+    return Rejected(429, body)
 
 
 def _ticket(state: State, offer: Offer) -> Ticket | None:
@@ -247,7 +246,7 @@ def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
     return Outcome(id=item.id)
 
 
-def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[Version, VersionSource]:
+def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[PolicyVersion, VersionSource]:
     if offer.version is not None:
         return offer.version, "stated"
     if ticket is not None:
@@ -256,7 +255,7 @@ def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[Version
     return (env.answered if env and env.answered else state.version), "assumed"
 
 
-def _refusal(state: State, offer: Offer, stated: Version | None) -> Refusal | None:
+def _refusal(state: State, offer: Offer, stated: PolicyVersion | None) -> Refusal | None:
     if offer.is_invalid:
         return "invalid"
     if offer.sequences > state.batch_size:

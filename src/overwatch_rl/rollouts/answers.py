@@ -1,11 +1,10 @@
-"""What is asked of the queue and what it answers, as frozen values; and the limits it keeps.
-
-Owns the words between the queue and what carries them. Must not know JSON, HTTP or how a decision is made.
-"""
+"""Values of the queue that are not on the wire: groups as they are offered, what became of them, limits."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from overwatch_rl.rollouts.wire import PolicyVersion
 
 VersionSource: TypeAlias = Literal["stated", "assumed"]
 """Whether the sender stated which policy made a group, or the server takes the last one it answered."""
@@ -18,31 +17,6 @@ its readers fail at."""
 MOST_SEQUENCES = 1 << 20
 ANONYMOUS = -1
 """The environment that groups without an `env_id` belong to."""
-
-
-class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which policy: the line of training it belongs to, and its number there."""
-
-    lineage: int = 0
-    number: int = 0
-
-
-class Trainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a trainer states when it registers."""
-
-    uuid: str
-    batch_size: int
-    """Sequences of a batch."""
-    max_token_len: int
-    starting_step: int = 0
-    num_steps: int | None = None
-    """The step at which training ends; `None` for no end."""
-    wandb_group: str | None = None
-    wandb_project: str | None = None
-    checkpoint_dir: str | None = None
-    save_checkpoint_interval: int | None = None
-    max_staleness: int | None = None
-    """Most versions that a group may be old when it is served; `None` for the server's setting."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,56 +49,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When to ask again where the answer was: wait, no tickets, no batch, full."""
 
 
-class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """No such environment, lease or trainer; the text names it and the fix."""
-
-    reason: str
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """The trainer has not asked for its first batch yet."""
-
-    retry_s: float
-
-
-class Full(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing was taken: the queue holds as much as it may."""
-
-    queued_groups: int
-    queued_sequences: int
-    retry_s: float
-
-
-class EnvRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment states when it registers."""
-
-    desired_name: str
-    group_size: int
-    weight: float = 1.0
-    max_token_length: int = 0
-    minimum: float = 0.0
-
-
-class EnvAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment is registered."""
-
-    env_id: int
-    name: str
-    trainer: Trainer
-    step: int
-    version: Version
-    lease_s: float
-    unreachable: str | None
-    """Why groups of its size can never be part of a batch as things are; `None` where they can."""
-
-
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """One valid group that a sender posted; its payload stays with the caller."""
 
     env_id: int
     sequences: int
     tokens: int
-    version: Version | None = None
+    version: PolicyVersion | None = None
     ticket: int | None = None
     key: str | None = None
     digest: str = ""
@@ -134,74 +65,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     is_invalid: bool = False
     """Whether validation found a fault in it: it is refused, counted, and keeps its place in the request."""
-
-
-class Reused(msgspec.Struct, frozen=True, kw_only=True):
-    """The key of the request came before, with another body."""
-
-    key: str
-
-
-class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each group of a request, in its order; those of a repeated request as the first time."""
-
-    outcomes: tuple[Outcome, ...]
-
-
-class Tickets(msgspec.Struct, frozen=True, kw_only=True):
-    """Permissions to generate, as many as were free."""
-
-    tickets: tuple[int, ...]
-    version: Version
-    expires_at: int | None
-    """`None` where none were issued."""
-    retry_s: float
-    is_done: bool
-    """Whether training has all it needs: nothing will ever be free again, unless a lease comes back."""
-
-
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of a batch."""
-
-    id: int
-    env_id: int
-    sequences: int
-    version: Version
-    version_source: VersionSource
-    age: int
-    """Versions between the one that made it and the trainer's."""
-    is_redelivered: bool
-    traceparent: str | None = None
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Exactly as many sequences as the trainer asked for."""
-
-    lease: int
-    is_explicit: bool
-    deadline: int
-    version: Version
-    items: tuple[Served, ...]
-
-
-Lack = Literal["few", "running", "unreachable", "done"]
-
-
-class NoBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing to serve now, and why: too few groups, a running one must be in it, sizes, or all is done."""
-
-    lack: Lack
-    reason: str
-    retry_s: float
-
-
-class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lease is after the call; `ended` is how, where it is over."""
-
-    lease: int
-    deadline: int | None
-    ended: str | None = None
-    """`acknowledged`, `expired`, `released`, `broken`, `registered`, `reset`; `None` while it is out."""
 
 
 class Amount(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -231,33 +94,3 @@ class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Groups that were queued again."""
     late: int = 0
     """Groups that came after their ticket had expired."""
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue as a whole. It reads the live account: encode it before the next operation."""
-
-    step: int
-    """Batches served, from the trainer's first step on."""
-    version: Version
-    held_groups: int
-    """Queued, and leased but not acknowledged: what an old client's pause is decided by."""
-    held_sequences: int
-    running_sequences: int
-    permits: int
-    """Sequences that tickets may still be issued for."""
-    is_done: bool
-    account: Account
-
-
-class EnvStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue as one environment sees it."""
-
-    status: Status
-    share: float
-    """Its part of the sequences of a batch; 0 while it is silent."""
-    unallocated: float
-    """Part of a batch that no present environment's minimum reserves."""
-    own_groups: int
-    """Its groups that are queued."""
-    max_group_size: int
-    unreachable: str | None

@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from overwatch_rl.rollouts.answers import Expiry, Version
+from overwatch_rl.rollouts.answers import Expiry
 from overwatch_rl.rollouts.shares import bounded_sums, present
 from overwatch_rl.rollouts.state import Lane, State, Ticket
+from overwatch_rl.rollouts.wire import PolicyVersion
 
 
 @dataclass(slots=True)
 class Candidates:
     """What a batch may be made of, at the version that the trainer has when it gets it."""
 
-    version: Version
+    version: PolicyVersion
     lanes: dict[Lane, Sequence[int]]
     tickets: list[Ticket]
     """Groups that are being generated."""
@@ -126,10 +127,10 @@ def assembled(state: State, candidates: Candidates) -> Sequence[int] | int | Non
     missing = _take_due(packing, candidates)
     if missing:
         return missing
-    wished = sum(env.registered.minimum for env in present(state).values())
+    wished = sum(env.minimum for env in present(state).values())
     for env_id, env in present(state).items():
-        if env.registered.minimum:
-            enough = env.registered.minimum / max(1.0, wished) * state.batch_size
+        if env.minimum:
+            enough = env.minimum / max(1.0, wished) * state.batch_size
             packing.take(lambda lane, env_id=env_id: lane.env_id == env_id, enough)  # type: ignore[misc]
     packing.take(lambda _: True, state.batch_size)
     return None if packing.left else packing.taken
@@ -142,7 +143,7 @@ def _take_due(packing: Packing, candidates: Candidates) -> int:
     """
     state, now = packing.state, candidates.version
 
-    def due(version: Version, batch: int) -> bool:
+    def due(version: PolicyVersion, batch: int) -> bool:
         is_last = version.number + state.max_staleness <= now.number + batch
         return is_last and not state.is_abandoned(version)
 

@@ -5,9 +5,8 @@ Rules: a body that is wrong costs its sender only; what is acknowledged is safe.
 """
 
 import asyncio
+import functools
 import hashlib
-import math
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,24 +14,34 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from overwatch import __version__
-from overwatch_rl.rollouts import answers, queue, replies, wire
-from overwatch_rl.rollouts.answers import Trainer, Version
-from overwatch_rl.rollouts.leases import NO_TRAINER
+from overwatch_rl.rollouts import answers, queue, wire
+from overwatch_rl.rollouts.admission import KEY
+from overwatch_rl.rollouts.answers import Outcome, Refusal
+from overwatch_rl.rollouts.leases import Leased
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.validation import FIXES, Invalid, Valid, one, several
 from overwatch_rl.web.faults import Fault, InvalidError, decode
+from overwatch_rl.web.openapi import document
 from overwatch_rl.web.spans import HEADER, named
 
 T = TypeVar("T")
 EXPLICIT: Final = "Overwatch-Lease"
 """Header of `GET /batch` that asks for an explicit lease: `1`."""
-KEY: Final = "Idempotency-Key"
-"""Header of a request that may be sent again: the first answer is repeated."""
 _LONGEST_KEY: Final = 256
 _LARGE: Final = 1 << 18
 """Bytes of a body that is not looked at by the thread that serves."""
-_NO_ENV: Final = "send the env_id that /register-env answered"
+_WHY: Final[dict[Refusal, tuple[str, str]]] = {
+    "invalid": ("", "cannot be used"),
+    "stale": ("version", "its policy is older than the trainer allows; take tickets with POST /admit"),
+    "abandoned": ("version", "its policy's line of training was given up; load the current version"),
+    "too_large": ("tokens", "has more sequences than a batch; send smaller groups"),
+    "unreachable": (
+        "tokens",
+        "groups of this size never fill a batch exactly; see unreachable in /status-env",
+    ),
+}
+"""The field that a refusal is about, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +80,16 @@ class Key(NamedTuple):
 Handler = Callable[["Handlers", Call], Awaitable[Reply]]
 
 
-_REGISTRATION: Final = msgspec.json.Decoder(wire.Registration)
-_ENV: Final = msgspec.json.Decoder(wire.EnvRegistration)
 _IDENTIFIER: Final = msgspec.json.Decoder(wire.EnvIdentifier)
-_ADMISSION: Final = msgspec.json.Decoder(wire.Admission)
-_MOVE: Final = msgspec.json.Decoder(wire.VersionMove)
 _EXTENSION: Final = msgspec.json.Decoder(wire.Extension)
-_CONFIRMATION: Final = msgspec.json.Decoder(wire.Confirmation)
 
 
 class Handlers:
     """The addresses, over one service."""
 
-    def __init__(self, service: Service, document: Callable[[], object]) -> None:
-        """`document` gives the OpenAPI document."""
+    def __init__(self, service: Service) -> None:
         self.service = service
         self._telemetry = service.telemetry
-        self._document = document
         self._judging = asyncio.Lock()
 
     async def banner(self, _: Call) -> Reply:
@@ -103,59 +105,7 @@ class Handlers:
 
     async def openapi(self, _: Call) -> Reply:
         """This API as a document."""
-        return Reply(body=self._document())
-
-    async def register(self, call: Call) -> Reply:
-        """The trainer registers; what is queued stays."""
-        body = decode(call.body, _REGISTRATION, FIXES)
-        most = self.service.state.limits.max_batch_size
-        if body.batch_size > most:
-            message = f"is {body.batch_size}; send at most {most}, or raise --max-memory-mib of the server"
-            raise InvalidError(Fault("batch_size", message))
-        made = uuid.uuid4()
-        trainer = Trainer(
-            uuid=str(made),
-            batch_size=body.batch_size,
-            max_token_len=body.max_token_len,
-            starting_step=body.starting_step,
-            num_steps=body.num_steps if body.num_steps > 0 else None,
-            wandb_group=body.wandb_group,
-            wandb_project=body.wandb_project,
-            checkpoint_dir=body.checkpoint_dir,
-            save_checkpoint_interval=body.save_checkpoint_interval,
-            max_staleness=body.max_staleness,
-        )
-        await self.service.do(lambda state, now: queue.register_trainer(state, trainer, now))
-        return Reply(body=wire.Registered(uuid=made.int))
-
-    async def register_env(self, call: Call) -> Reply:
-        """An environment registers, or waits for the trainer's first request of a batch."""
-        body = decode(call.body, _ENV, FIXES)
-        request = answers.EnvRequest(
-            desired_name=body.desired_name,
-            group_size=body.group_size,
-            weight=1.0 if body.weight is None else body.weight,
-            max_token_length=body.max_token_length,
-            minimum=body.min_batch_allocation or 0.0,
-        )
-        answer = await self.service.do(lambda state, now: queue.register_env(state, request, now))
-        return Reply(body=replies.env_registered(answer))
-
-    async def disconnect_env(self, call: Call) -> Reply:
-        """An environment leaves; what it has queued is still served."""
-        env_id = decode(call.body, _IDENTIFIER, FIXES).env_id
-        answer = await self.service.do(lambda state, now: queue.disconnect_env(state, env_id, now))
-        if isinstance(answer, answers.Unknown):
-            return Reply(body=wire.Failure(error=answer.reason))
-        return Reply(body=wire.Done())
-
-    async def wandb_info(self, _: Call) -> Reply:
-        """How runs of an experiment tracker are grouped."""
-        return Reply(body=replies.wandb_info(await self._trainer()))
-
-    async def info(self, _: Call) -> Reply:
-        """What the trainer takes."""
-        return Reply(body=replies.info(await self._trainer()))
+        return Reply(body=document("Overwatch rollouts API", ROUTES, _NUMBERS))
 
     async def batch(self, call: Call) -> Reply:
         """The next batch, oldest first within fair shares, or null where there is none yet."""
@@ -170,26 +120,23 @@ class Handlers:
             return reply
 
     async def _batch(self, call: Call) -> Reply:
-        stated: Version | None = None
-        number = call.query.get("version")
+        number, lineage = call.query.get("version"), call.query.get("lineage", "0")
+        stated = None
         if number is not None:
-            stated = Version(lineage=_natural(call.query.get("lineage", "0"), "lineage"),
-                             number=_natural(number, "version"))  # fmt: skip
+            stated = wire.VersionMove(
+                lineage=_natural(lineage, "lineage"), number=_natural(number, "version")
+            )
 
-        def _decide(state: State, now: int) -> tuple[Any, Mapping[int, bytes], int]:
+        def _decide(state: State, now: int) -> tuple[Leased, Mapping[int, bytes]]:
             if stated is not None:
-                moved = queue.move_version(state, stated, None, now)
-                if isinstance(moved, answers.Unknown):
-                    return moved, {}, now
-            answer = queue.batch(state, now, is_explicit=call.is_explicit)
-            items = [item.id for item in answer.items] if isinstance(answer, answers.Batch) else []
-            return answer, self.service.store.read(items), now
+                queue.move_version(state, stated, now)
+            leased = queue.batch(state, now, is_explicit=call.is_explicit)
+            return leased, self.service.store.read(leased.items)
 
-        answer, bodies, now = await self.service.do(_decide)
-        if isinstance(answer, answers.Unknown) and answer is not NO_TRAINER:
-            return Reply(body=wire.Problem(error=answer.reason, path="version"), status=409)
-        lease = answer.lease if isinstance(answer, answers.Batch) else None
-        return Reply(body=replies.batch(answer, bodies, now), lease=lease)
+        (reply, lease, items), bodies = await self.service.do(_decide)
+        if lease is not None:
+            reply = msgspec.structs.replace(reply, batch=[msgspec.Raw(bodies[item]) for item in items])
+        return Reply(body=reply, lease=lease)
 
     async def latest_example(self, _: Call) -> Reply:
         """The group that was accepted last."""
@@ -208,49 +155,11 @@ class Handlers:
             return Reply(body=wire.ReceivedList(groups_processed=0, ids=[]))
         return await self._accept(groups, call, is_list=True)
 
-    async def status(self, _: Call) -> Reply:
-        """The queue as a whole."""
-        return Reply(body=await self.service.do(lambda state, now: replies.status(queue.status(state, now))))
-
     async def status_env(self, call: Call) -> Reply:
         """The queue as one environment sees it; renews the environment."""
         given = call.query.get("env_id")
         env_id = decode(call.body, _IDENTIFIER, FIXES).env_id if given is None else _natural(given, "env_id")
-
-        def _decide(state: State, now: int) -> answers.Unknown | wire.EnvStatus:
-            answer = queue.status_env(state, env_id, now)
-            if isinstance(answer, answers.Unknown):
-                return answer
-            return replies.env_status(answer, state.envs[env_id], state.limits.env_lease_s)
-
-        answer = await self.service.do(_decide)
-        if isinstance(answer, answers.Unknown):
-            return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
-        return Reply(body=answer)
-
-    async def admit(self, call: Call) -> Reply:
-        """Tickets: permissions to generate, so that nothing is too old when it is served."""
-        body = decode(call.body, _ADMISSION, FIXES)
-        answer, now = await self.service.do(
-            lambda state, now: (queue.admit(state, body.env_id, body.groups, now), now)
-        )
-        if isinstance(answer, answers.Unknown):
-            return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
-        return Reply(body=replies.tickets(answer, now))
-
-    async def move_version(self, call: Call) -> Reply:
-        """The trainer states which version of the policy it has."""
-        body = decode(call.body, _MOVE, FIXES)
-        version = Version(lineage=body.lineage, number=body.number)
-
-        def _decide(state: State, now: int) -> answers.Status | answers.Unknown:
-            moved = queue.move_version(state, version, body.resumed_from, now)
-            return queue.status(state, now) if isinstance(moved, answers.Status) else moved
-
-        answer = await self.service.do(_decide)
-        if isinstance(answer, answers.Unknown):
-            return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)
-        return Reply(body=wire.Moved(version=replies.version(answer.version)))
+        return Reply(body=await self.service.do(lambda state, now: queue.status_env(state, env_id, now)))
 
     async def acknowledge(self, call: Call) -> Reply:
         """The trainer has used the groups of a lease: they are never served again."""
@@ -265,19 +174,10 @@ class Handlers:
         wanted = decode(call.body, _EXTENSION, FIXES).seconds if call.body else None
         return await self._lease(call, lambda state, lease, now: queue.extend(state, lease, wanted, now))
 
-    async def reset(self, call: Call) -> Reply:
-        """Discards the trainer, all environments and all groups."""
-        decode(call.body, _CONFIRMATION, FIXES)
-        await self.service.do(queue.reset)
-        return Reply(body=wire.Done())
-
     async def reset_data(self, _: Call) -> Reply:
         """Discards nothing: an address that is followed by crawlers and browsers must not."""
         error = 'GET discards nothing here; send POST /reset with {"confirm": "discard everything"}'
         return Reply(body=wire.Problem(error=error), status=405, headers={"Allow": "POST"})
-
-    async def _trainer(self) -> Trainer | None:
-        return await self.service.do(lambda state, _: state.trainer)
 
     async def _judged(self, judge: Callable[[bytes, int], T], body: bytes) -> T:
         """A large body is looked at by another thread, one at a time: the others need not wait for it."""
@@ -301,37 +201,42 @@ class Handlers:
         groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
         offers = [_offer(group, env_id, key, traceparent) for group in groups]
         payloads = {number: group.payload for number, group in enumerate(groups) if isinstance(group, Valid)}
-        answer = await self.service.accept(offers, payloads)
-        match answer:
-            case answers.Unknown(reason=reason):
-                path = "[0].env_id" if is_list else "env_id"
-                return Reply(body=wire.Problem(error=f"{reason}; {_NO_ENV}", path=path), status=422)
-            case answers.Reused(key=name):
-                message = f"{name!r} came before with another body; send a new key with each new request"
-                return Reply(body=wire.Problem(error=f"{KEY}: {message}", path=KEY), status=422)
-            case answers.Full():
-                return full(self.service)
-            case answers.Outcomes():
-                faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
-                found = replies.outcomes(answer, faults, is_list=is_list)
-                return Reply(body=found, status=422 if isinstance(found, wire.Refused) else 200)
+        outcomes = await self.service.accept(offers, payloads)
+        faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
+        reply = _received(outcomes, faults, is_list=is_list)
+        return Reply(body=reply, status=422 if isinstance(reply, wire.Refused) else 200)
 
-    async def _lease(
-        self, call: Call,
-        decide: Callable[[State, int, int], answers.LeaseAnswer | answers.Unknown],
-    ) -> Reply:  # fmt: skip
+    async def _lease(self, call: Call, decide: Callable[[State, int, int], wire.Lease]) -> Reply:
         lease = _natural(call.match["id"], "id")
-        answer, now = await self.service.do(lambda state, now: (decide(state, lease, now), now))
-        if isinstance(answer, answers.Unknown):
-            return Reply(body=wire.Problem(error=answer.reason, path="id"), status=404)
-        return Reply(body=replies.lease(answer, now))
+        return Reply(body=await self.service.do(lambda state, now: decide(state, lease, now)))
 
 
-def full(service: Service) -> Reply:
-    """To a sender whose groups find no room."""
-    answer = queue.full(service.state)
-    headers = {"Retry-After": str(max(1, math.ceil(answer.retry_s)))}
-    return Reply(body=replies.full(answer, service.problem), status=429, headers=headers)
+def _received(
+    outcomes: Sequence[Outcome], faults: Mapping[int, Fault], *, is_list: bool
+) -> wire.Received | wire.ReceivedList | wire.Refused:
+    """To a sender of groups; `faults` are those that validation named, by place."""
+    ids = [outcome.id for outcome in outcomes]
+    refused = [
+        _refusal(index, outcome.reason, faults.get(index), is_list=is_list)
+        for index, outcome in enumerate(outcomes)
+        if outcome.reason is not None
+    ]
+    queued = len(ids) - len(refused)
+    if refused:
+        first = f"{refused[0].path or 'group'}: {refused[0].message}"
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        return wire.Refused(error=first + more, groups_processed=queued, ids=ids, refused=refused)
+    if is_list:
+        return wire.ReceivedList(groups_processed=queued, ids=ids)
+    return wire.Received(id=ids[0] or 0)
+
+
+def _refusal(index: int, reason: Refusal, fault: Fault | None, *, is_list: bool) -> wire.Refusal:
+    if fault is None:
+        fault = Fault(*_WHY[reason])
+        if is_list:
+            fault = fault.within(f"[{index}]")
+    return wire.Refusal(index=index, reason=reason, path=fault.path, message=fault.message)
 
 
 def _natural(text: str, path: str) -> int:
@@ -377,7 +282,7 @@ def _offer(group: Valid | Invalid, env_id: int, key: Key | None, traceparent: st
         env_id=env_id,
         sequences=group.sequences,
         tokens=group.token_count,
-        version=None if stated is None else Version(lineage=stated.lineage, number=stated.number),
+        version=stated,
         ticket=group.head.ticket if isinstance(group, Valid) else group.ticket,
         key=None if key is None else key.name,
         digest="" if key is None else key.digest,
@@ -403,20 +308,42 @@ class Route:
     headers: tuple[str, ...] = ()
 
 
+_NUMBERS: Final = frozenset(("id", "version", "lineage", "env_id"))
 _SENT: Final = {422: (wire.Refused, wire.Problem), 429: (wire.Full,)}
 _WRONG: Final = {422: (wire.Problem,)}
 _LEASE: Final = {200: (wire.Lease,), 404: (wire.Problem,), 422: (wire.Problem,)}
 
+
+def _shown(path: str, decide: Callable[[State, int], Any], answer: type) -> Route:
+    """An address that shows what is decided over the queue alone."""
+
+    @functools.wraps(decide)
+    async def _handle(handlers: Handlers, _: Call) -> Reply:
+        return Reply(body=await handlers.service.do(decide))
+
+    return Route(method="GET", path=path, handler=_handle, replies={200: (answer,)})
+
+
+def _posted(path: str, decide: Callable[[State, Any, int], Any], kind: type, *answers: type) -> Route:
+    """An address that answers what is decided over a body of this type."""
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+
+    @functools.wraps(decide)
+    async def _handle(handlers: Handlers, call: Call) -> Reply:
+        body = decode(call.body, decoder, FIXES)
+        return Reply(body=await handlers.service.do(lambda state, now: decide(state, body, now)))
+
+    replies = {200: answers, 409: (wire.Problem,), **_WRONG}
+    return Route(method="POST", path=path, handler=_handle, body=kind, replies=replies)
+
+
 ROUTES: Final = (
     Route(method="GET", path="/", handler=Handlers.banner, replies={200: (wire.Banner,)}),
-    Route(method="POST", path="/register", handler=Handlers.register, body=wire.Registration,
-          replies={200: (wire.Registered,), **_WRONG}),
-    Route(method="POST", path="/register-env", handler=Handlers.register_env, body=wire.EnvRegistration,
-          replies={200: (wire.EnvRegistered, wire.EnvWaits), **_WRONG}),
-    Route(method="POST", path="/disconnect-env", handler=Handlers.disconnect_env, body=wire.EnvIdentifier,
-          replies={200: (wire.Done, wire.Failure), **_WRONG}),
-    Route(method="GET", path="/wandb_info", handler=Handlers.wandb_info, replies={200: (wire.WandbInfo,)}),
-    Route(method="GET", path="/info", handler=Handlers.info, replies={200: (wire.Info,)}),
+    _posted("/register", queue.register_trainer, wire.Registration, wire.Registered),
+    _posted("/register-env", queue.register_env, wire.EnvRegistration, wire.EnvRegistered, wire.EnvWaits),
+    _posted("/disconnect-env", queue.disconnect_env, wire.EnvIdentifier, wire.Done, wire.Failure),
+    _shown("/wandb_info", queue.wandb_info, wire.WandbInfo),
+    _shown("/info", queue.info, wire.Info),
     Route(method="GET", path="/batch", handler=Handlers.batch, query=("version", "lineage"),
           headers=(EXPLICIT, HEADER),
           replies={200: (wire.Batch, wire.NoTrainer), 409: (wire.Problem,), **_WRONG}),
@@ -427,19 +354,16 @@ ROUTES: Final = (
           replies={200: (wire.Received,), **_SENT}),
     Route(method="POST", path="/scored_data_list", handler=Handlers.scored_data_list,
           body=list[wire.Scored], headers=(KEY, HEADER), replies={200: (wire.ReceivedList,), **_SENT}),
-    Route(method="GET", path="/status", handler=Handlers.status, replies={200: (wire.Status,)}),
+    _shown("/status", queue.status, wire.Status),
     Route(method="GET", path="/status-env", handler=Handlers.status_env, body=wire.EnvIdentifier,
           query=("env_id",), replies={200: (wire.EnvStatus,), **_WRONG}),
-    Route(method="POST", path="/admit", handler=Handlers.admit, body=wire.Admission,
-          replies={200: (wire.Tickets,), **_WRONG}),
-    Route(method="POST", path="/version", handler=Handlers.move_version, body=wire.VersionMove,
-          replies={200: (wire.Moved,), 409: (wire.Problem,), **_WRONG}),
+    _posted("/admit", queue.admit, wire.Admission, wire.Tickets),
+    _posted("/version", queue.move_version, wire.VersionMove, wire.Moved),
     Route(method="POST", path="/lease/{id}/ack", handler=Handlers.acknowledge, replies=_LEASE),
     Route(method="POST", path="/lease/{id}/extend", handler=Handlers.extend, body=wire.Extension,
           replies=_LEASE),
     Route(method="POST", path="/lease/{id}/release", handler=Handlers.release, replies=_LEASE),
-    Route(method="POST", path="/reset", handler=Handlers.reset, body=wire.Confirmation,
-          replies={200: (wire.Done,), **_WRONG}),
+    _posted("/reset", queue.reset, wire.Confirmation, wire.Done),
     Route(method="GET", path="/reset_data", handler=Handlers.reset_data, replies={405: (wire.Problem,)}),
     Route(method="GET", path="/healthz", handler=Handlers.health,
           replies={200: (wire.Health,), 503: (wire.Health,)}),

@@ -8,45 +8,45 @@ server sends it still, no other server knows how that ends: it waits until that 
 Must not know which groups make a batch.
 """
 
+import uuid
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from overwatch_rl.rollouts import wire
 from overwatch_rl.rollouts.admission import is_done, overdue, permits
-from overwatch_rl.rollouts.answers import (
-    Batch,
-    LeaseAnswer,
-    NoBatch,
-    Served,
-    Status,
-    Trainer,
-    Unknown,
-    Version,
-)
+from overwatch_rl.rollouts.answers import ANONYMOUS
 from overwatch_rl.rollouts.assembly import Candidates, assembled, over_age
 from overwatch_rl.rollouts.state import KEY_RETENTION_NS, NS, Ended, Lease, State
+from overwatch_rl.web.faults import Fault, InvalidError
 
-NO_TRAINER: Final = Unknown(reason="no trainer has registered; POST /register first")
 BEAT_NS: Final = 5 * NS
 """How often a server writes that it is here."""
 GONE_NS: Final = 30 * NS
 """After so long without a word a server is gone, and what it was sending with it."""
 
 
-def status(state: State, now: int) -> Status:
+class Leased(NamedTuple):
+    """The reply to a trainer, of a batch without the groups' bytes; and what they are kept under."""
+
+    reply: wire.Batch | wire.NoTrainer
+    lease: int | None = None
+    items: tuple[int, ...] = ()
+
+
+def status(state: State, now: int) -> wire.Status:
     """The queue as a whole."""
     running = state.running - sum(state.tickets[ticket].sequences for ticket in overdue(state, now))
     account = state.account
-    return Status(
-        step=state.step,
+    return wire.Status(
+        current_step=state.step,
+        queue_size=account.queued.groups + account.leased.groups,
+        queued_sequences=state.held,
         version=state.version,
-        held_groups=account.queued.groups + account.leased.groups,
-        held_sequences=state.held,
-        running_sequences=running,
         permits=permits(state, running),
-        is_done=is_done(state),
-        account=account,
+        set_aside=aside.groups if (aside := account.expired.get("returned")) else 0,
+        done=is_done(state),
     )
 
 
@@ -54,11 +54,11 @@ def _implicit(state: State) -> list[Lease]:
     return [lease for lease in state.leases.values() if not lease.is_explicit]
 
 
-def batch(state: State, now: int, *, is_explicit: bool = False) -> Batch | NoBatch | Unknown:
+def batch(state: State, now: int, *, is_explicit: bool = False) -> Leased:
     """Lease the next batch; the first call starts the trainer, an implicit one ends the last lease."""
     head = state.head
     if head.trainer is None:
-        return NO_TRAINER
+        return Leased(wire.NoTrainer(message="no trainer has registered; POST /register first"))
     head.is_started = True
     for lease in [] if is_explicit else _implicit(state):
         if lease.is_delivered:
@@ -75,9 +75,9 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Batch | NoBat
             state.drop_item(old, reason)
     found = assembled(state, candidates)
     if not isinstance(found, Sequence):
-        lacking = _lack(state, candidates, found)
-        state.count("batches", status=lacking.lack)
-        return lacking
+        lack, why = _lack(state, candidates, found)
+        state.count("batches", status=lack)
+        return Leased(wire.Batch(batch=None, lack=lack, message=why, retry_s=state.limits.retry_s))
     state.count("batches", status="served")
     for item in [state.items[item] for item in found]:
         state.observe("wait_time", (now - item.at) / NS)
@@ -92,13 +92,13 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Batch | NoBat
         server=state.server,
     )
     _lease(state, lease)
-    return Batch(
-        lease=lease.id,
-        is_explicit=is_explicit,
-        deadline=lease.deadline,
+    answer = wire.Batch(
+        batch=None,
+        items=[_served(state, item) for item in lease.items],
+        lease=wire.BatchLease(id=lease.id, expires_in_s=seconds) if is_explicit else None,
         version=head.version,
-        items=tuple(_served(state, item) for item in lease.items),
     )
+    return Leased(answer, lease.id, lease.items)
 
 
 def _lease(state: State, lease: Lease) -> None:
@@ -110,109 +110,113 @@ def _lease(state: State, lease: Lease) -> None:
         state.move_item(item, 1)
 
 
-def _served(state: State, found: int) -> Served:
+def _served(state: State, found: int) -> wire.BatchItem:
     item = state.items[found]
-    return Served(
+    return wire.BatchItem(
         id=item.id,
-        env_id=item.env_id,
-        sequences=item.sequences,
+        env_id=None if item.env_id == ANONYMOUS else item.env_id,
         version=item.version,
         version_source=item.version_source,
         age=state.age(item.version),
-        is_redelivered=item.deliveries > 0,
+        redelivered=item.deliveries > 0,
         traceparent=item.traceparent,
     )
 
 
-def _lack(state: State, candidates: Candidates, missing: Sequence[int] | int | None) -> NoBatch:
+def _lack(state: State, candidates: Candidates, missing: Sequence[int] | int | None) -> tuple[wire.Lack, str]:
     queued = sum(lane.sequences * len(ids) for lane, ids in candidates.lanes.items())
-    size, retry_s = state.batch_size, state.limits.retry_s
+    size = state.batch_size
     if isinstance(missing, int):
-        reason = f"{missing} sequences are being generated that no later batch can have"
-        return NoBatch(lack="running", reason=reason, retry_s=retry_s)
+        return "running", f"{missing} sequences are being generated that no later batch can have"
     if is_done(state):
-        return NoBatch(lack="done", reason="every step has had its batch", retry_s=retry_s)
+        return "done", "every step has had its batch"
     if queued < size:
-        return NoBatch(lack="few", reason=f"{queued} of {size} sequences are queued", retry_s=retry_s)
+        return "few", f"{queued} of {size} sequences are queued"
     sizes = ", ".join(str(found) for found in sorted({lane.sequences for lane in candidates.lanes}))
-    reason = f"{queued} sequences are queued, but groups of {sizes} do not add up to {size}"
-    return NoBatch(lack="unreachable", reason=reason, retry_s=retry_s)
+    return "unreachable", f"{queued} sequences are queued, but groups of {sizes} do not add up to {size}"
 
 
-def _answer(state: State, lease: int) -> LeaseAnswer | Unknown:
+def _answer(state: State, lease: int, now: int) -> wire.Lease:
     if lease in state.leases:
-        return LeaseAnswer(lease=lease, deadline=state.leases[lease].deadline)
+        left = max(0.0, (state.leases[lease].deadline - now) / NS)
+        return wire.Lease(id=lease, expires_in_s=left, ended=None)
     if lease in state.ended:
-        return LeaseAnswer(lease=lease, deadline=None, ended=state.ended[lease])
-    return Unknown(reason=f"lease {lease} is not known; ask GET /batch for another")
+        return wire.Lease(id=lease, expires_in_s=None, ended=state.ended[lease])
+    why = f"lease {lease} is not known; ask GET /batch for another"
+    raise wire.Rejected(404, wire.Problem(error=why, path="id"))
 
 
-def delivered(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
+def delivered(state: State, lease: int, now: int) -> wire.Lease:
     """The reply with this lease was written to its last byte."""
     if lease in state.leases:
         state.leases[lease] = msgspec.structs.replace(state.leases[lease], is_delivered=True)
-    return _answer(state, lease)
+    return _answer(state, lease, now)
 
 
-def broken(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
+def broken(state: State, lease: int, now: int) -> wire.Lease:
     """The connection broke before the last byte of a reply: its groups are queued again."""
-    return _released(state, lease, "broken")
+    return _released(state, lease, "broken", now)
 
 
-def release(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
+def release(state: State, lease: int, now: int) -> wire.Lease:
     """The trainer gives a lease back: its groups are queued again."""
-    return _released(state, lease, "released")
+    return _released(state, lease, "released", now)
 
 
-def _released(state: State, lease: int, reason: Ended) -> LeaseAnswer | Unknown:
+def _released(state: State, lease: int, reason: Ended, now: int) -> wire.Lease:
     if lease in state.leases:
         state.release(lease, reason)
-    return _answer(state, lease)
+    return _answer(state, lease, now)
 
 
-def acknowledge(state: State, lease: int, now: int) -> LeaseAnswer | Unknown:  # noqa: ARG001 as every decision
+def acknowledge(state: State, lease: int, now: int) -> wire.Lease:
     """The trainer has used a lease; asked again, the answer is the same."""
     if lease in state.leases:
         state.acknowledge(lease)
-    return _answer(state, lease)
+    return _answer(state, lease, now)
 
 
-def extend(state: State, lease: int, seconds: float | None, now: int) -> LeaseAnswer | Unknown:
-    """Move a lease's deadline to so many seconds from now."""
+def extend(state: State, lease: int, seconds: float | None, now: int) -> wire.Lease:
+    """The trainer needs longer with a lease: so many seconds from now."""
     if lease in state.leases:
         deadline = now + int((state.limits.lease_s if seconds is None else seconds) * NS)
         state.leases[lease] = msgspec.structs.replace(state.leases[lease], deadline=deadline)
-    return _answer(state, lease)
+    return _answer(state, lease, now)
 
 
-def register_trainer(state: State, trainer: Trainer, now: int) -> Status:
-    """A trainer registers; again after a crash: what its old wire had got is queued again."""
+def register_trainer(state: State, trainer: wire.Registration, now: int) -> wire.Registered:  # noqa: ARG001
+    """The trainer registers; what is queued stays, and what its old wire had got is queued again."""
+    most = state.limits.max_batch_size
+    if trainer.batch_size > most:
+        message = f"is {trainer.batch_size}; send at most {most}, or raise --max-memory-mib of the server"
+        raise InvalidError(Fault("batch_size", message))
     for lease in _implicit(state):
         state.release(lease.id, "registered")
     head = state.head
     if head.trainer is None and not head.is_version_stated:
-        head.version = Version(number=trainer.starting_step)
+        head.version = wire.PolicyVersion(number=trainer.starting_step)
     head.trainer, head.batches, head.behind = trainer, 0, 0
-    return status(state, now)
+    return wire.Registered(uuid=uuid.uuid4().int)
 
 
-def move_version(state: State, version: Version, resumed_from: int | None, now: int) -> Status | Unknown:
-    """The trainer states its version; within a lineage numbers only rise."""
+def move_version(state: State, body: wire.VersionMove, now: int) -> wire.Moved:  # noqa: ARG001 as every decision
+    """The trainer states which version of the policy it has; within a lineage numbers only rise."""
     head, old = state.head, state.version
+    version = wire.PolicyVersion(lineage=body.lineage, number=body.number)
     if head.is_version_stated and (version.lineage, version.number) < (old.lineage, old.number):
-        reason = (
+        why = (
             f"version {version.lineage}.{version.number} is older than {old.lineage}.{old.number}; "
             f"a trainer that resumes begins lineage {old.lineage + 1}"
         )
-        return Unknown(reason=reason)
+        raise wire.Rejected(409, wire.Problem(error=why, path="number"))
     if not head.is_version_stated or version != old:
         moved_by = version.number - old.number
         goes_on = old.lineage == version.lineage and moved_by > 0
         head.behind = max(-len(state.leases), head.behind - moved_by) if goes_on else 0
         if old.lineage != version.lineage:
-            head.resumed_from = resumed_from
+            head.resumed_from = body.resumed_from
         head.version, head.is_version_stated = version, True
-    return status(state, now)
+    return wire.Moved(version=version)
 
 
 def sweep(state: State, now: int) -> None:
@@ -266,8 +270,7 @@ def restarted(state: State, now: int, *, is_alone: bool = True) -> None:
     _end_unsent(state, set(state.head.servers))
 
 
-def reset(state: State, now: int) -> int:  # noqa: ARG001 as every decision
-    """Forget trainer, environments and groups; answers how many groups are lost, which count as expired."""
-    lost = len(state.items)
+def reset(state: State, body: wire.Confirmation, now: int) -> wire.Done:  # noqa: ARG001 as every decision
+    """Discards the trainer, all environments and all groups, which count as expired."""
     state.reset()
-    return lost
+    return wire.Done()

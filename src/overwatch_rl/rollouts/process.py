@@ -15,8 +15,7 @@ from aiohttp import web
 from aiohttp.log import server_logger
 
 from overwatch.platform import raise_file_limit, return_memory_soon
-from overwatch_rl.rollouts.handlers import ROUTES, Handlers
-from overwatch_rl.rollouts.openapi import document
+from overwatch_rl.rollouts.handlers import Handlers
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.settings import RolloutsSettings
@@ -64,7 +63,7 @@ async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[s
     gc.freeze()
     gc.set_threshold(*_YOUNG)
     server_logger.addFilter(Senders())
-    handlers = Handlers(service, lambda: document(ROUTES))
+    handlers = Handlers(service)
     limits = settings.connections
     server = Server(handlers, settings.authorisation, settings.most_body_bytes, limits.read_s)
     runner = web.AppRunner(server.app(), shutdown_timeout=_CLOSE_S)

@@ -22,7 +22,7 @@ from overwatch_rl.rollouts.leases import (
     status,
     sweep,
 )
-from overwatch_rl.rollouts.registration import disconnect_env, register_env, status_env
+from overwatch_rl.rollouts.registration import disconnect_env, info, register_env, status_env, wandb_info
 from overwatch_rl.rollouts.shares import shares, unreachable
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "disconnect_env",
     "extend",
     "full",
+    "info",
     "move_version",
     "permits",
     "register_env",
@@ -47,4 +48,5 @@ __all__ = [
     "status_env",
     "sweep",
     "unreachable",
+    "wandb_info",
 ]

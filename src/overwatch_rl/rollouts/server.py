@@ -8,6 +8,7 @@ never acknowledges a batch that is still on its way. Must not know the queue.
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -15,10 +16,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import hdrs, web
 
-from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.rollouts import queue, wire
 from overwatch_rl.rollouts.delivery import Delivery
-from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route, full
+from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
 from overwatch_rl.rollouts.service import UnsafeError
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.web import bodies
@@ -90,22 +90,17 @@ class Server:
             async with self._intake.body(request, self._most_bytes) as body:
                 call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
                 return await route.handler(self._handlers, call)
+        except wire.Rejected as error:
+            return _rejected(error)
         except InvalidError as error:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
-        except TooLargeError as error:
-            return Reply(body=wire.Problem(error=str(error)), status=413)
         except bodies.FullError:
-            return full(self._handlers.service)
-        except bodies.TooSlowError as error:
-            return Reply(body=wire.Problem(error=str(error)), status=408)
-        except bodies.EncodingError as error:
-            return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
-        except (BadGzipError, web.RequestPayloadError) as error:
-            return Reply(body=wire.Problem(error=str(error)), status=400)
+            return _rejected(self._handlers.service.full())
         except UnsafeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
-        except ConnectionError:
-            return _LEFT
+        except bodies.WRONG as error:
+            status, path = bodies.wrong(error)
+            return Reply(body=wire.Problem(error=str(error), path=path), status=status)
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return Reply(body=wire.Problem(error="the server failed; its log has the cause"), status=500)
@@ -165,6 +160,13 @@ class Server:
             body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
             headers[hdrs.CONTENT_ENCODING] = "gzip"
         return web.Response(body=body, status=reply.status, headers=headers)
+
+
+def _rejected(error: wire.Rejected) -> Reply:
+    headers: dict[str, str] = {}
+    if isinstance(error.body, wire.Full):
+        headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(error.body.retry_s)))
+    return Reply(body=error.body, status=error.status, headers=headers)
 
 
 def _nowhere(request: web.Request) -> Reply:

@@ -15,10 +15,12 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Full, Offer, Outcomes, Reused, Unknown
+from overwatch_rl.rollouts.answers import Offer, Outcome
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import AmbiguousError, Store
 from overwatch_rl.rollouts.telemetry import Telemetry
+from overwatch_rl.rollouts.wire import Rejected
+from overwatch_rl.web.faults import InvalidError
 
 A = TypeVar("A")
 PATIENCE_S: Final = 10.0
@@ -86,18 +88,19 @@ class Service:
 
         await self.do(_decide)
 
-    async def accept(
-        self, offers: Sequence[Offer], bodies: Mapping[int, bytes]
-    ) -> Outcomes | Full | Reused | Unknown:
+    async def accept(self, offers: Sequence[Offer], bodies: Mapping[int, bytes]) -> tuple[Outcome, ...]:
         """Take the groups of a request; the body of each is given by its place."""
         if bodies and not self.room(sum(map(len, bodies.values()))):
-            return queue.full(self.state)
-        answer = await self.do(lambda state, now: queue.accept(state, offers, now, bodies))
-        if isinstance(answer, Outcomes) and any(outcome.id is not None for outcome in answer.outcomes):
-            self.latest = bodies.get(
-                max(n for n, outcome in enumerate(answer.outcomes) if outcome.id is not None), self.latest
-            )
-        return answer
+            raise self.full()
+        outcomes = await self.do(lambda state, now: queue.accept(state, offers, now, bodies))
+        for place, outcome in enumerate(outcomes):
+            if outcome.id is not None:
+                self.latest = bodies.get(place, self.latest)
+        return outcomes
+
+    def full(self) -> Rejected:
+        """To a sender whose groups find no room."""
+        return queue.full(self.state, self.problem)
 
     def room(self, size: int) -> bool:
         """Whether bodies of so many bytes may be received beside the groups that are held."""
@@ -139,7 +142,7 @@ class Service:
         answers: list[Any] = []
 
         def _decide(now: int) -> None:
-            answers.extend(call.decide(self.state, now) for call in calls)
+            answers.extend(self._decided(call, now) for call in calls)
 
         try:
             self.store.transact(_decide)
@@ -152,3 +155,10 @@ class Service:
         self.telemetry.emit(self.state.reports)
         self.state.reports.clear()
         return answers
+
+    def _decided(self, call: _Call, now: int) -> Any:
+        """The answer, or why nothing was done."""
+        try:
+            return call.decide(self.state, now)
+        except (Rejected, InvalidError) as error:
+            return error

@@ -6,8 +6,8 @@ that is not present has no share. Must not know batches, leases or tickets.
 
 from collections.abc import Iterable, Mapping
 
-from overwatch_rl.rollouts.answers import EnvStatus, Status, Unknown
 from overwatch_rl.rollouts.state import Env, State
+from overwatch_rl.rollouts.wire import Problem, Rejected
 
 
 def present(state: State, also: int | None = None) -> dict[int, Env]:
@@ -15,16 +15,19 @@ def present(state: State, also: int | None = None) -> dict[int, Env]:
     return {env_id: env for env_id, env in state.envs.items() if env.presence == "present" or env_id == also}
 
 
-def unknown_env(env_id: int) -> Unknown:
-    """No such environment."""
-    return Unknown(reason=f"env_id {env_id} is not registered here; POST /register-env again")
+def known(state: State, env_id: int) -> Env:
+    """Return an environment; raise `Rejected` where it is not registered."""
+    if env_id not in state.envs:
+        why = f"env_id {env_id} is not registered here; POST /register-env again"
+        raise Rejected(422, Problem(error=why, path="env_id"))
+    return state.envs[env_id]
 
 
 def shares(state: State, also: int | None = None) -> dict[int, float]:
     """Part of a batch by present environment: at least its minimum, the rest by weight."""
     here = present(state, also)
-    wished = sum(env.registered.minimum for env in here.values())
-    minima = {found: env.registered.minimum / max(1.0, wished) for found, env in here.items()}
+    wished = sum(env.minimum for env in here.values())
+    minima = {found: env.minimum / max(1.0, wished) for found, env in here.items()}
     fixed: dict[int, float] = {}
     while True:
         left = 1.0 - sum(fixed.values())
@@ -77,18 +80,4 @@ def unreachable(state: State, size: int) -> str | None:
     return (
         f"groups of {size} beside {beside} never add up to a batch of {batch}; "
         f"use a group size that divides {batch}"
-    )
-
-
-def env_status(state: State, env_id: int, status: Status) -> EnvStatus:
-    """The queue as one environment sees it, once it is renewed."""
-    env = state.envs[env_id]
-    here = present(state, env_id)
-    return EnvStatus(
-        status=status,
-        share=shares(state, env_id)[env_id],
-        unallocated=max(0.0, 1.0 - sum(other.registered.minimum for other in here.values())),
-        own_groups=env.account.queued.groups,
-        max_group_size=max((other.registered.group_size for other in here.values()), default=0),
-        unreachable=unreachable(state, env.registered.group_size),
     )

@@ -19,15 +19,13 @@ from overwatch_rl.rollouts.answers import (
     ANONYMOUS,
     Account,
     Amount,
-    EnvRequest,
     Expiry,
     Limits,
     Offer,
     Outcome,
-    Trainer,
-    Version,
     VersionSource,
 )
+from overwatch_rl.rollouts.wire import EnvRegistration, PolicyVersion, Registration
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,7 +54,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int
     size: int = 0
     """Bytes of its body."""
-    version: Version
+    version: PolicyVersion
     version_source: VersionSource
     is_leased: bool = False
     deliveries: int = 0
@@ -73,7 +71,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env_id: int
     at: int
     sequences: int
-    version: Version
+    version: PolicyVersion
     expires_at: int
 
 
@@ -105,13 +103,13 @@ class Env(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     name: str
     """Unique: the name that it wished for and a number."""
-    registered: EnvRequest
+    registered: EnvRegistration
     presence: Literal["present", "silent", "disconnected"] = "present"
     seen: int = 0
     """Last call; written when it moved by a part of the lease, so other servers know it a little later."""
     written: int = 0
     """`seen` as the database has it."""
-    answered: Version | None = None
+    answered: PolicyVersion | None = None
     """The version last answered to it, which an old client's groups are taken to be made by."""
     virtual: float = 0.0
     """Sequences served by weight: the environment with the least is served next."""
@@ -124,7 +122,13 @@ class Env(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def weight(self) -> float:
         """The weight that it counts with."""
-        return max(self.registered.weight, LEAST_WEIGHT)
+        weight = self.registered.weight
+        return 1.0 if weight is None else max(weight, LEAST_WEIGHT)
+
+    @property
+    def minimum(self) -> float:
+        """Its share of every batch, as long as it has groups."""
+        return self.registered.min_batch_allocation or 0.0
 
 
 class Waiting(NamedTuple):
@@ -141,7 +145,7 @@ class Lane(NamedTuple):
     env_id: int
     sequences: int
     """Of one group."""
-    version: Version
+    version: PolicyVersion
     source: VersionSource
 
 
@@ -213,9 +217,9 @@ class Rows(dict[K, V], Generic[K, V]):
 class Head(msgspec.Struct, kw_only=True):
     """What the queue has once."""
 
-    trainer: Trainer | None = None
+    trainer: Registration | None = None
     is_started: bool = False
-    version: Version = msgspec.field(default_factory=Version)
+    version: PolicyVersion = PolicyVersion(number=0)
     is_version_stated: bool = False
     """Whether the trainer stated it; else it is the count of acknowledged batches."""
     behind: int = 0
@@ -263,12 +267,12 @@ class State:
     _lanes: tuple[int, dict[Lane, list[int]]] = (-1, {})
 
     @property
-    def trainer(self) -> Trainer | None:
+    def trainer(self) -> Registration | None:
         """The trainer that is registered."""
         return self.head.trainer
 
     @property
-    def version(self) -> Version:
+    def version(self) -> PolicyVersion:
         """The trainer's."""
         return self.head.version
 
@@ -281,6 +285,11 @@ class State:
     def batch_size(self) -> int:
         """Sequences of a batch; 0 without a trainer."""
         return self.trainer.batch_size if self.trainer else 0
+
+    @property
+    def num_steps(self) -> int | None:
+        """The step at which training ends; `None` for no end."""
+        return self.trainer.num_steps if self.trainer and self.trainer.num_steps > 0 else None
 
     @property
     def longest(self) -> int:
@@ -324,11 +333,11 @@ class State:
         self.head.next_id += 1
         return self.head.next_id - 1
 
-    def age(self, version: Version) -> int:
+    def age(self, version: PolicyVersion) -> int:
         """Versions between one and the trainer's."""
         return max(0, self.version.number - version.number)
 
-    def is_abandoned(self, version: Version) -> bool:
+    def is_abandoned(self, version: PolicyVersion) -> bool:
         """Whether the trainer's line does not descend from a version."""
         other, last = version.lineage < self.version.lineage, self.head.resumed_from
         return other and last is not None and version.number > last

@@ -52,6 +52,15 @@ class EnvRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """Share of every batch that is kept for this environment while it has groups."""
 
 
+class Rejected(Exception):  # noqa: N818 an answer, no fault of ours
+    """What was asked is not done, and why; whatever else the transaction has is committed."""
+
+    def __init__(self, status: int, body: "Problem | Full") -> None:
+        super().__init__(body.error)
+        self.status = status
+        self.body = body
+
+
 class EnvIdentifier(msgspec.Struct, frozen=True, kw_only=True):
     """Which environment: the body of `/disconnect-env` and `/status-env`."""
 
@@ -233,6 +242,9 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The span that brought it, as in W3C Trace Context; absent where it is not recorded."""
 
 
+Lack = Literal["few", "running", "unreachable", "done"]
+
+
 class BatchLease(msgspec.Struct, frozen=True, kw_only=True):
     """An explicit lease, to be acknowledged, extended or released within `expires_in_s`."""
 
@@ -251,7 +263,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Null without the header `Overwatch-Lease: 1`."""
     version: PolicyVersion | None = None
     """The trainer's."""
-    lack: Literal["few", "running", "unreachable", "done"] | None = None
+    lack: Lack | None = None
     """Why there is no batch; null where there is one."""
     message: str | None = None
     retry_s: float | None = None

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from overwatch.deflate import Inflater, TooLargeError, fast_zlib
+from overwatch.deflate import BadGzipError, Inflater, TooLargeError, fast_zlib
 
 LEVEL: Final = 1
 """Of replies: the bytes are mostly digits, which the lowest level already packs to a third."""
@@ -40,6 +40,20 @@ class EncodingError(ValueError):
 
 class FullError(Exception):
     """No room for another body now."""
+
+
+_STATUS: Final[dict[type[Exception], int]] = {
+    TooLargeError: 413, TooSlowError: 408, EncodingError: 415,
+    BadGzipError: 400, web.RequestPayloadError: 400, ConnectionError: 400,
+}  # fmt: skip
+WRONG: Final = tuple(_STATUS)
+"""What may be wrong with a body before it is read."""
+
+
+def wrong(error: Exception) -> tuple[int, str | None]:
+    """The status to answer such an error with, and the header that it is about."""
+    status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+    return status, str(hdrs.CONTENT_ENCODING) if isinstance(error, EncodingError) else None
 
 
 class Intake:

@@ -12,13 +12,13 @@ import aiohttp
 from aiohttp import web
 
 from overwatch_rl.orchestrator.api import ROUTES, Api
-from overwatch_rl.orchestrator.openapi import document
 from overwatch_rl.orchestrator.pulses import Pace
 from overwatch_rl.orchestrator.server import Server
 from overwatch_rl.orchestrator.service import Clocks, Service
 from overwatch_rl.orchestrator.store import Store
 from overwatch_rl.orchestrator.telemetry import Silent, Tower
 from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.openapi import document
 
 TOKENS = {role: f"token-of-the-{role}" for role in ("operator", "learner", "reader")}
 RUN = "/api/v1/runs/r"
@@ -91,7 +91,7 @@ async def serving(
     database = Store(url or ("sqlite://" if store is None else f"sqlite:///{store}"))
     observed = telemetry or Silent()
     service = Service(database, observed, clocks or turned.clocks(), pace or Pace())
-    api = Api(service, lambda: document(ROUTES))
+    api = Api(service, lambda: document("Overwatch orchestrator API", ROUTES))
     server = Server(api, Authorisation("127.0.0.1", tokens), observed, read_s=5.0)
     runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0)
     await runner.setup()

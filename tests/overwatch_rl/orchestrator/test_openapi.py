@@ -8,11 +8,11 @@ import jsonschema
 import pytest
 
 from overwatch_rl.orchestrator.api import ROUTES, Api, Route
-from overwatch_rl.orchestrator.openapi import document
 from overwatch_rl.orchestrator.wire import PREFIX
+from overwatch_rl.web.openapi import document
 from tests.overwatch_rl.orchestrator.serving import Served, served
 
-DOCUMENT = document(ROUTES)
+DOCUMENT = document("Overwatch orchestrator API", ROUTES)
 
 
 def references(value: Any) -> Iterator[str]:

@@ -1,27 +1,94 @@
 """A queue under a clock that the test moves."""
 
 from collections import Counter
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import (
-    Amount,
-    Batch,
-    EnvAnswer,
-    EnvRequest,
-    Limits,
-    NoBatch,
-    Offer,
-    Outcomes,
-    Tickets,
-    Trainer,
-    Version,
-)
+from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Limits, Offer, VersionSource
 from overwatch_rl.rollouts.state import State, lane_of
 from overwatch_rl.rollouts.store import Store
+from overwatch_rl.rollouts.wire import (
+    Admission,
+    Confirmation,
+    EnvRegistered,
+    EnvRegistration,
+    NoTrainer,
+    PolicyVersion,
+    Registration,
+    Tickets,
+    VersionMove,
+)
 
 A = TypeVar("A")
 SECOND = 10**9
+RESET = Confirmation(confirm="discard everything")
+
+
+class Served(NamedTuple):
+    """A group of a batch."""
+
+    id: int
+    env_id: int
+    sequences: int
+    version: PolicyVersion
+    version_source: VersionSource
+    age: int
+    is_redelivered: bool
+
+
+class Batch(NamedTuple):
+    """A batch that was leased."""
+
+    lease: int
+    items: Sequence[Served]
+    is_explicit: bool
+
+
+class NoBatch(NamedTuple):
+    """Why there was none."""
+
+    lack: str | None
+    reason: str | None
+
+
+def registration(batch_size: int = 8, **settings: object) -> Registration:
+    """A trainer that registers."""
+    named = {"wandb_group": "", "wandb_project": "", "checkpoint_dir": "", "save_checkpoint_interval": -1,
+             "max_token_len": 64, "starting_step": 0}  # fmt: skip
+    steps = settings.pop("num_steps", None)
+    return Registration(
+        batch_size=batch_size,
+        num_steps=-1 if steps is None else steps,
+        **{**named, **settings},  # type: ignore[arg-type]
+    )
+
+
+def env_of(
+    name: str = "env", group_size: int = 4, weight: float = 1.0, minimum: float = 0.0
+) -> EnvRegistration:
+    """An environment that registers."""
+    return EnvRegistration(
+        desired_name=name,
+        group_size=group_size,
+        weight=weight,
+        min_batch_allocation=minimum,
+        max_token_length=0,
+    )
+
+
+def leased(state: State, now: int, *, is_explicit: bool = True) -> Batch | NoBatch:
+    """What a request of a batch is answered."""
+    answer = queue.batch(state, now, is_explicit=is_explicit)
+    assert not isinstance(answer.reply, NoTrainer)
+    if answer.lease is None:
+        return NoBatch(answer.reply.lack, answer.reply.message)
+    items = [
+        Served(item.id, ANONYMOUS if item.env_id is None else item.env_id, state.items[item.id].sequences,
+               item.version, item.version_source, item.age, item.redelivered)
+        for item in answer.reply.items
+    ]  # fmt: skip
+    return Batch(answer.lease, items, is_explicit)
 
 
 class Driven:
@@ -45,19 +112,19 @@ class Driven:
     def wait(self, seconds: float) -> None:
         """Let time pass, and what it ends be ended."""
         self.now += int(seconds * SECOND)
-        self.do(queue.sweep(self.state, self.now))
+        queue.sweep(self.state, self.now)
+        self.do(None)
 
     def trainer(self, batch_size: int = 8, **settings: object) -> None:
         """Register a trainer that has asked for its first batch."""
-        trainer = Trainer(uuid="t", batch_size=batch_size, max_token_len=64, **settings)  # type: ignore[arg-type]
-        self.do(queue.register_trainer(self.state, trainer, self.now))
+        self.do(queue.register_trainer(self.state, registration(batch_size, **settings), self.now))
         self.batch()
 
     def env(self, group_size: int = 4, weight: float = 1.0, minimum: float = 0.0, name: str = "env") -> int:
         """Register an environment; its id."""
-        request = EnvRequest(desired_name=name, group_size=group_size, weight=weight, minimum=minimum)
+        request = env_of(name, group_size, weight, minimum)
         answer = self.do(queue.register_env(self.state, request, self.now))
-        assert isinstance(answer, EnvAnswer)
+        assert isinstance(answer, EnvRegistered)
         return answer.env_id
 
     def send(self, env_id: int, groups: int = 1, size: int = 4, **offer: object) -> list[int]:
@@ -68,20 +135,15 @@ class Driven:
             for body in bodies.values()
         ]
         answer = self.do(queue.accept(self.state, offers, self.now, bodies))
-        assert isinstance(answer, Outcomes), answer
-        return [outcome.id for outcome in answer.outcomes if outcome.id is not None]
+        return [outcome.id for outcome in answer if outcome.id is not None]
 
     def tickets(self, env_id: int, groups: int = 1) -> Tickets:
         """Ask for tickets."""
-        answer = self.do(queue.admit(self.state, env_id, groups, self.now))
-        assert isinstance(answer, Tickets)
-        return answer
+        return self.do(queue.admit(self.state, Admission(env_id=env_id, groups=groups), self.now))
 
     def batch(self, *, is_explicit: bool = True) -> Batch | NoBatch:
         """Ask for a batch."""
-        answer = self.do(queue.batch(self.state, self.now, is_explicit=is_explicit))
-        assert isinstance(answer, Batch | NoBatch)
-        return answer
+        return self.do(leased(self.state, self.now, is_explicit=is_explicit))
 
     def trained(self) -> Batch:
         """A batch that must be there, acknowledged at once."""
@@ -92,8 +154,8 @@ class Driven:
 
     def states(self, number: int, lineage: int = 0, resumed_from: int | None = None) -> None:
         """The trainer states its version."""
-        version = Version(lineage=lineage, number=number)
-        self.do(queue.move_version(self.state, version, resumed_from, self.now))
+        body = VersionMove(lineage=lineage, number=number, resumed_from=resumed_from)
+        self.do(queue.move_version(self.state, body, self.now))
 
 
 def body_of(item: int) -> bytes:

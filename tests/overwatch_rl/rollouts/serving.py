@@ -12,8 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.handlers import ROUTES, Handlers
-from overwatch_rl.rollouts.openapi import document
+from overwatch_rl.rollouts.handlers import Handlers
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.store import Store, StoreLimits, sqlite_url
@@ -76,7 +75,7 @@ async def serving(
     service = Service(store, Silent())
     await service.begin()
     server = Server(
-        Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes,
+        Handlers(service), Authorisation("127.0.0.1", token), most_bytes,
         connections.read_s,
     )  # fmt: skip
     runner = web.AppRunner(server.app(), shutdown_timeout=1.0)

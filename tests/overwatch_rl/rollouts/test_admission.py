@@ -3,25 +3,14 @@
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import (
-    ANONYMOUS,
-    Full,
-    Limits,
-    Offer,
-    Outcome,
-    Outcomes,
-    Reused,
-    Unknown,
-    Version,
-)
+from overwatch_rl.rollouts.answers import ANONYMOUS, Limits, Offer, Outcome
+from overwatch_rl.rollouts.wire import Full, PolicyVersion, Rejected
 from tests.overwatch_rl.rollouts.driven import Driven, by_env
 
 
 def outcomes(driven: Driven, offers: list[Offer]) -> tuple[Outcome, ...]:
     """What became of each offer."""
-    answer = driven.do(queue.accept(driven.state, offers, driven.now))
-    assert isinstance(answer, Outcomes), answer
-    return answer.outcomes
+    return driven.do(queue.accept(driven.state, offers, driven.now))
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])
@@ -36,7 +25,7 @@ def test_permits_are_what_will_be_served_before_it_is_too_old(staleness: int) ->
     assert len(first.tickets) == 2 * (staleness + 1)
     for ticket in first.tickets:
         driven.send(env, ticket=ticket)
-    assert driven.tickets(env, 100).tickets == ()
+    assert driven.tickets(env, 100).tickets == []
     driven.trained()
     assert len(driven.tickets(env, 100).tickets) == 2
 
@@ -47,7 +36,7 @@ def test_permits_survive_expiry_and_a_trainer_that_resumes_at_another_number() -
     driven.trainer(8, max_staleness=1)
     env = driven.env()
     driven.states(10)
-    driven.send(env, 2, version=Version(number=9))
+    driven.send(env, 2, version=PolicyVersion(number=9))
     driven.states(12)
     driven.batch()
     assert driven.state.account.expired["stale"].groups == 2
@@ -74,10 +63,10 @@ def test_tickets_after_a_batch_have_the_new_version(is_first: str) -> None:
         answer = driven.batch()
         if is_first == "version":
             driven.states(number)
-            assert driven.tickets(env, 10).tickets == ()
+            assert driven.tickets(env, 10).tickets == []
         driven.do(queue.acknowledge(driven.state, answer.lease, driven.now))  # type: ignore[union-attr]
         if is_first == "acknowledgement":
-            assert driven.tickets(env, 10).tickets == ()
+            assert driven.tickets(env, 10).tickets == []
             driven.states(number)
 
 
@@ -106,10 +95,10 @@ def test_tickets_end_with_the_last_step() -> None:
     for ticket in found.tickets:
         driven.send(env, ticket=ticket)
     driven.trained()
-    assert not driven.tickets(env).is_done
+    assert not driven.tickets(env).done
     driven.batch()
     last = driven.tickets(env)
-    assert (last.tickets, last.is_done) == ((), True)
+    assert (last.tickets, last.done) == ([], True)
 
 
 def test_permits_go_to_the_environment_served_least_while_it_waits() -> None:
@@ -134,9 +123,9 @@ def test_who_stopped_waiting_holds_no_permits() -> None:
     gone, other = driven.env(), driven.env()
     for ticket in driven.tickets(other, 10).tickets:
         driven.send(other, ticket=ticket)
-    assert driven.tickets(gone, 10).tickets == ()
+    assert driven.tickets(gone, 10).tickets == []
     driven.trained()
-    assert driven.tickets(other, 10).tickets == ()
+    assert driven.tickets(other, 10).tickets == []
 
     driven.wait(2)
 
@@ -185,7 +174,7 @@ def test_refusals_are_counted_by_environment_reason_and_length() -> None:
     found = outcomes(
         driven,
         [
-            Offer(env_id=env, sequences=4, tokens=40, version=Version(number=3)),
+            Offer(env_id=env, sequences=4, tokens=40, version=PolicyVersion(number=3)),
             Offer(env_id=env, sequences=9, tokens=90),
             Offer(env_id=env, sequences=4, tokens=40),
             Offer(env_id=env, sequences=3, tokens=30),
@@ -214,7 +203,7 @@ def test_a_group_with_a_ticket_has_its_version() -> None:
     driven.states(3)
     found = [
         *driven.send(env, ticket=tickets[0]),
-        *driven.send(env, ticket=tickets[1], version=Version(number=3)),
+        *driven.send(env, ticket=tickets[1], version=PolicyVersion(number=3)),
         *driven.send(env),
     ]
 
@@ -250,9 +239,11 @@ def test_a_full_queue_takes_nothing_but_what_has_a_ticket() -> None:
     ticket = driven.tickets(other).tickets[0]
     driven.send(env, 4)
 
-    answer = driven.do(queue.accept(driven.state, [Offer(env_id=env, sequences=4, tokens=1)], driven.now))
+    with pytest.raises(Rejected, match="the queue has 4 groups; send this again in 1 s") as caught:
+        queue.accept(driven.state, [Offer(env_id=env, sequences=4, tokens=1)], driven.now)
 
-    assert answer == Full(queued_groups=4, queued_sequences=16, retry_s=1.0)
+    assert isinstance(caught.value.body, Full)
+    assert (caught.value.body.queue_size, caught.value.body.queued_sequences) == (4, 16)
     assert driven.send(other, ticket=ticket) != []
 
 
@@ -266,7 +257,8 @@ def test_a_repeated_key_is_answered_as_the_first_time() -> None:
     other = [Offer(env_id=env, sequences=4, tokens=1, key="k", digest="other")]
 
     assert outcomes(driven, offers) == first
-    assert driven.do(queue.accept(driven.state, other, driven.now)) == Reused(key="k")
+    with pytest.raises(Rejected, match="'k' came before with another body"):
+        queue.accept(driven.state, other, driven.now)
     assert [outcome.reason for outcome in first] == [None, "too_large", None]
     assert driven.state.account.accepted.groups == 2
     assert driven.state.account.refused["too_large"].groups == 1
@@ -303,6 +295,5 @@ def test_an_unknown_environment_is_not_accepted() -> None:
     driven = Driven()
     driven.trainer(8)
 
-    answer = driven.do(queue.accept(driven.state, [Offer(env_id=7, sequences=4, tokens=1)], driven.now))
-
-    assert answer == Unknown(reason="env_id 7 is not registered here; POST /register-env again")
+    with pytest.raises(Rejected, match="env_id 7 is not registered here; POST /register-env again"):
+        queue.accept(driven.state, [Offer(env_id=7, sequences=4, tokens=1)], driven.now)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overwatch_rl.rollouts import assembly, queue
-from overwatch_rl.rollouts.answers import Batch, NoBatch, Version
 from overwatch_rl.rollouts.shares import bounded_sums
-from tests.overwatch_rl.rollouts.driven import Driven, by_env, ids
+from overwatch_rl.rollouts.wire import PolicyVersion
+from tests.overwatch_rl.rollouts.driven import Batch, Driven, NoBatch, by_env, ids
 
 
 def test_the_oldest_groups_go_first() -> None:
@@ -122,7 +122,7 @@ def test_a_ticket_that_expired_is_waited_for_no_more() -> None:
     dead, alive = driven.env(), driven.env()
     driven.tickets(dead)
     driven.send(alive, ticket=driven.tickets(alive).tickets[0])
-    assert driven.tickets(alive).tickets == ()
+    assert driven.tickets(alive).tickets == []
 
     driven.wait(60)
 
@@ -135,7 +135,7 @@ def test_what_is_too_old_is_expired_and_an_assumed_version_never() -> None:
     driven = Driven()
     driven.trainer(4, max_staleness=1)
     stated, assumed = driven.env(), driven.env()
-    driven.send(stated, version=Version(number=0))
+    driven.send(stated, version=PolicyVersion(number=0))
     kept = driven.send(assumed)
     driven.states(2)
 
@@ -152,8 +152,8 @@ def test_a_group_of_a_version_that_the_resumed_line_does_not_descend_from_is_aba
     driven.trainer(4)
     env = driven.env()
     driven.states(4)
-    ancestor = driven.send(env, version=Version(number=3))
-    driven.send(env, version=Version(number=4))
+    ancestor = driven.send(env, version=PolicyVersion(number=3))
+    driven.send(env, version=PolicyVersion(number=4))
 
     driven.states(5, lineage=1, resumed_from=3)
 
@@ -172,7 +172,7 @@ def test_what_a_former_lineage_left_is_served_before_it_is_too_old() -> None:
     driven.states(5)
     driven.tickets(abandoned)
     driven.states(5, lineage=1, resumed_from=4)
-    driven.send(new, 2, version=Version(lineage=1, number=5))
+    driven.send(new, 2, version=PolicyVersion(lineage=1, number=5))
 
     waiting = driven.batch()
     driven.send(old, ticket=kept)
@@ -189,8 +189,8 @@ def test_the_oldest_version_goes_first_however_late_it_came() -> None:
     driven.trainer(4)
     env = driven.env()
     driven.states(2)
-    driven.send(env, version=Version(number=2))
-    old = driven.send(env, version=Version(number=1))
+    driven.send(env, version=PolicyVersion(number=2))
+    old = driven.send(env, version=PolicyVersion(number=1))
 
     assert ids(driven.trained()) == old
 
@@ -227,7 +227,7 @@ def test_a_trainer_that_takes_any_age_has_its_batch_as_soon(monkeypatch: pytest.
     driven.trainer(8, max_staleness=10**12)
     env = driven.env()
     for number in range(1, 4):
-        driven.send(env, 2, version=Version(number=0))
+        driven.send(env, 2, version=PolicyVersion(number=0))
         driven.states(number)
 
     assert len(ids(driven.trained())) == 2
@@ -238,4 +238,4 @@ def test_a_status_of_an_unstarted_queue_is_empty() -> None:
     """Nothing is invented before a trainer comes."""
     status = queue.status(Driven().state, 0)
 
-    assert (status.step, status.permits, status.held_groups, status.is_done) == (0, 0, 0, False)
+    assert (status.current_step, status.permits, status.queue_size, status.done) == (0, 0, 0, False)

@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from overwatch_rl.rollouts import handlers, queue
-from overwatch_rl.rollouts.answers import Batch, Limits
+from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
 from overwatch_rl.rollouts.validation import Invalid, one
-from tests.overwatch_rl.rollouts.driven import SECOND, Driven
+from tests.overwatch_rl.rollouts.driven import SECOND, Batch, Driven
 from tests.overwatch_rl.rollouts.serving import ENV, TRAINER, Served, group, served
 from tests.overwatch_rl.rollouts.threaded import consuming, in_thread
 

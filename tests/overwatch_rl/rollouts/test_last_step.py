@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, Limits, Trainer
+from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.state import State
-from tests.overwatch_rl.rollouts.driven import Driven
+from tests.overwatch_rl.rollouts.driven import Batch, Driven, registration
 
 STEPS = 2
 WALKED = 60
@@ -93,7 +93,7 @@ def query(world: World, handler: int) -> World:
     found = driven.tickets(handler)
     tickets, left = list(world.tickets), list(world.left)
     tickets[handler] = found.tickets[0] if found.tickets else None
-    left[handler] = found.is_done
+    left[handler] = found.done
     return closed(world, driven, tickets=tuple(tickets), left=tuple(left))
 
 
@@ -132,7 +132,7 @@ def train(world: World, *, is_explicit: bool) -> World:
 def crash(world: World) -> World:
     """The trainer dies and comes back, with what it had used."""
     driven = opened(world)
-    trainer = Trainer(uuid="t", batch_size=2, max_token_len=64, num_steps=STEPS, starting_step=world.used)
+    trainer = registration(2, num_steps=STEPS, starting_step=world.used)
     driven.do(queue.register_trainer(driven.state, trainer, driven.now))
     return closed(world, driven, lease=None, lives=world.lives + 1)
 

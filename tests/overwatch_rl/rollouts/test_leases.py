@@ -1,10 +1,13 @@
 """Batches go out by lease: used once, or delivered again and marked."""
 
+from collections.abc import Callable
+
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, LeaseAnswer, NoBatch, Trainer, Unknown
-from tests.overwatch_rl.rollouts.driven import Driven, ids
+from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.wire import Lease, Rejected, VersionMove
+from tests.overwatch_rl.rollouts.driven import Batch, Driven, NoBatch, ids, registration
 
 
 @pytest.fixture
@@ -31,15 +34,15 @@ def redelivered(answer: Batch | NoBatch) -> list[bool]:
 def test_an_explicit_lease_is_used_once_it_is_acknowledged(driven: Driven) -> None:
     """The step counts it while it is out; acknowledged again, the answer is the same."""
     lease = lease_of(driven.batch())
-    assert queue.status(driven.state, driven.now).step == 1
+    assert driven.state.step == 1
     assert driven.state.account.acknowledged.groups == 0
 
     for _ in range(2):
         answer = driven.do(queue.acknowledge(driven.state, lease, driven.now))
-        assert answer == LeaseAnswer(lease=lease, deadline=None, ended="acknowledged")
+        assert answer == Lease(id=lease, expires_in_s=None, ended="acknowledged")
 
     assert driven.state.account.acknowledged.groups == 2
-    assert queue.status(driven.state, driven.now).step == 1
+    assert driven.state.step == 1
     assert driven.state.version.number == 1
 
 
@@ -69,7 +72,7 @@ def test_an_acknowledgement_after_the_deadline_answers_that_the_groups_are_queue
 
     answer = driven.do(queue.acknowledge(driven.state, lease, driven.now))
 
-    assert answer == LeaseAnswer(lease=lease, deadline=None, ended="expired")
+    assert answer == Lease(id=lease, expires_in_s=None, ended="expired")
     assert driven.state.account.acknowledged.groups == 0
 
 
@@ -79,7 +82,7 @@ def test_a_lease_lives_as_long_as_it_is_extended(driven: Driven) -> None:
 
     answer = driven.do(queue.extend(driven.state, lease, 600, driven.now))
 
-    assert answer == LeaseAnswer(lease=lease, deadline=driven.now + 600 * 10**9)
+    assert answer == Lease(id=lease, expires_in_s=600.0, ended=None)
     driven.wait(300)
     assert lease in driven.state.leases
 
@@ -124,8 +127,7 @@ def test_a_trainer_that_registers_again_gets_its_last_batch_again(driven: Driven
     first = driven.batch(is_explicit=False)
     driven.do(queue.delivered(driven.state, lease_of(first), driven.now))
 
-    trainer = Trainer(uuid="again", batch_size=8, max_token_len=64)
-    driven.do(queue.register_trainer(driven.state, trainer, driven.now))
+    driven.do(queue.register_trainer(driven.state, registration(), driven.now))
 
     again = driven.batch(is_explicit=False)
     assert ids(again) == ids(first)
@@ -137,11 +139,7 @@ def test_explicit_leases_are_not_touched_by_an_old_client_or_a_registration(driv
     lease = lease_of(driven.batch())
 
     driven.batch(is_explicit=False)
-    driven.do(
-        queue.register_trainer(
-            driven.state, Trainer(uuid="again", batch_size=8, max_token_len=64), driven.now
-        )
-    )
+    driven.do(queue.register_trainer(driven.state, registration(), driven.now))
 
     assert lease in driven.state.leases
 
@@ -156,22 +154,20 @@ def test_after_a_restart_leases_have_time_and_cut_replies_come_back(driven: Driv
 
     assert driven.state.ended == {cut: "broken"}
     answer = driven.do(queue.acknowledge(driven.state, explicit, driven.now))
-    assert answer == LeaseAnswer(lease=explicit, deadline=None, ended="acknowledged")
+    assert answer == Lease(id=explicit, expires_in_s=None, ended="acknowledged")
     assert [env.presence for env in driven.state.envs.values()] == ["present"]
 
 
-def test_an_unknown_lease_is_named(driven: Driven) -> None:
+@pytest.mark.parametrize("decide", [queue.acknowledge, queue.release, queue.broken, queue.delivered])
+def test_an_unknown_lease_is_named(driven: Driven, decide: Callable[[State, int, int], Lease]) -> None:
     """Every call of a lease names the one it does not know."""
-    expected = Unknown(reason="lease 99 is not known; ask GET /batch for another")
-    for decide in (queue.acknowledge, queue.release, queue.broken, queue.delivered):
-        assert driven.do(decide(driven.state, 99, driven.now)) == expected
-    assert driven.do(queue.extend(driven.state, 99, None, driven.now)) == expected
+    with pytest.raises(Rejected, match="lease 99 is not known; ask GET /batch for another"):
+        decide(driven.state, 99, driven.now)
 
 
 def test_a_version_never_falls_within_a_lineage(driven: Driven) -> None:
     """The answer names both versions and how a trainer that resumes goes on."""
     driven.states(5)
 
-    answer = driven.do(queue.move_version(driven.state, driven.state.version.__class__(number=4), None, 0))
-
-    assert answer == Unknown(reason="version 0.4 is older than 0.5; a trainer that resumes begins lineage 1")
+    with pytest.raises(Rejected, match=r"0.4 is older than 0.5; a trainer that resumes begins lineage 1"):
+        queue.move_version(driven.state, VersionMove(number=4), driven.now)

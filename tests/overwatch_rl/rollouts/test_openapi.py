@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers, Route
-from overwatch_rl.rollouts.openapi import document
+from overwatch_rl.web.openapi import document
 from tests.overwatch_rl.rollouts.serving import ENV, TRAINER, Served, group, served
 
-DOCUMENT = document(ROUTES)
+DOCUMENT = document("Overwatch rollouts API", ROUTES)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -42,7 +42,7 @@ def test_every_handler_has_an_address() -> None:
     named = {route.handler.__name__ for route in ROUTES}
     public = {name for name in vars(Handlers) if not name.startswith("_")}
 
-    assert named == public
+    assert public <= named
 
 
 def test_every_reference_leads_somewhere() -> None:

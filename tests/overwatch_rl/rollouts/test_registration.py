@@ -1,26 +1,36 @@
 """A trainer comes first, environments wait for it, and everybody is answered what it needs."""
 
-from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import EnvAnswer, EnvRequest, EnvStatus, NoBatch, Trainer, Unknown, Wait
-from tests.overwatch_rl.rollouts.driven import Driven
+import pytest
 
-REQUEST = EnvRequest(desired_name="maths", group_size=4)
+from overwatch_rl.rollouts import queue
+from overwatch_rl.rollouts.wire import (
+    Admission,
+    EnvIdentifier,
+    EnvRegistered,
+    EnvWaits,
+    Failure,
+    NoTrainer,
+    Rejected,
+)
+from tests.overwatch_rl.rollouts.driven import RESET, Driven, NoBatch, env_of, registration
+
+REQUEST = env_of("maths")
 
 
 def test_an_environment_waits_until_the_trainer_has_asked_for_its_first_batch() -> None:
     """It waits without a trainer, waits with one, and is registered after the first GET /batch."""
     driven = Driven()
-    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), Wait)
-    trainer = Trainer(uuid="t", batch_size=8, max_token_len=64, starting_step=5, num_steps=9)
+    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), EnvWaits)
+    trainer = registration(starting_step=5, num_steps=9)
     driven.do(queue.register_trainer(driven.state, trainer, driven.now))
-    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), Wait)
+    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), EnvWaits)
 
     assert isinstance(driven.batch(), NoBatch)
 
     answer = driven.do(queue.register_env(driven.state, REQUEST, driven.now))
-    assert isinstance(answer, EnvAnswer)
-    assert (answer.env_id, answer.name, answer.step) == (0, "maths_0", 5)
-    assert answer.trainer.num_steps == 9
+    assert isinstance(answer, EnvRegistered)
+    assert (answer.env_id, answer.wandb_name, answer.starting_step) == (0, "maths_0", 5)
+    assert answer.num_steps == 9
     assert answer.version.number == 5
 
 
@@ -41,19 +51,19 @@ def test_a_batch_without_a_trainer_names_what_to_do() -> None:
 
     answer = driven.do(queue.batch(driven.state, driven.now))
 
-    assert answer == Unknown(reason="no trainer has registered; POST /register first")
+    assert answer.reply == NoTrainer(message="no trainer has registered; POST /register first")
 
 
 def test_a_size_that_fits_no_batch_is_reported_with_the_sizes_and_the_fix() -> None:
     """Groups of 3 alone never make 8, nor beside 4; with 5 they do, and with a batch of 16 too."""
     driven = Driven()
     driven.trainer(8)
-    request = EnvRequest(desired_name="three", group_size=3)
+    request = env_of("three", 3)
     driven.env(4)
 
     answer = driven.do(queue.register_env(driven.state, request, driven.now))
 
-    assert isinstance(answer, EnvAnswer)
+    assert isinstance(answer, EnvRegistered)
     assert answer.unreachable == (
         "groups of 3 beside 4 never add up to a batch of 8; use a group size that divides 8"
     )
@@ -75,12 +85,12 @@ def test_a_second_registration_loses_nothing() -> None:
     env = driven.env()
     driven.send(env, 2)
 
-    again = Trainer(uuid="again", batch_size=8, max_token_len=64, starting_step=3)
+    again = registration(starting_step=3)
     driven.do(queue.register_trainer(driven.state, again, driven.now))
 
     assert driven.state.account.queued.groups == 2
-    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), EnvAnswer)
-    assert queue.status(driven.state, driven.now).step == 3
+    assert isinstance(driven.do(queue.register_env(driven.state, REQUEST, driven.now)), EnvRegistered)
+    assert driven.state.step == 3
 
 
 def test_a_reset_forgets_all_but_totals_and_ids() -> None:
@@ -91,11 +101,12 @@ def test_a_reset_forgets_all_but_totals_and_ids() -> None:
     driven.send(env, 3)
     driven.batch()
 
-    assert driven.do(queue.reset(driven.state, driven.now)) == 3
+    driven.do(queue.reset(driven.state, RESET, driven.now))
 
     account = driven.state.account
     assert account.expired["reset"].groups == account.accepted.groups == 3
-    assert isinstance(driven.do(queue.status_env(driven.state, env, driven.now)), Unknown)
+    with pytest.raises(Rejected, match=f"env_id {env} is not registered"):
+        queue.status_env(driven.state, env, driven.now)
     driven.trainer()
     assert driven.env() == env + 1
 
@@ -108,14 +119,13 @@ def test_an_environment_that_left_comes_back_with_its_next_call() -> None:
     driven.send(leaving)
     assert driven.tickets(leaving).tickets
 
-    driven.do(queue.disconnect_env(driven.state, leaving, driven.now))
+    driven.do(queue.disconnect_env(driven.state, EnvIdentifier(env_id=leaving), driven.now))
 
     assert queue.shares(driven.state) == {staying: 1.0}
     assert driven.state.running == 0
     assert driven.state.account.queued.groups == 1
     answer = driven.do(queue.status_env(driven.state, leaving, driven.now))
-    assert isinstance(answer, EnvStatus)
-    assert answer.share == 0.5
+    assert answer.env_weight == 0.5
     assert set(queue.shares(driven.state)) == {leaving, staying}
 
 
@@ -123,8 +133,10 @@ def test_an_unknown_environment_is_named() -> None:
     """Every call of an environment names the id it does not know, and what to do."""
     driven = Driven()
     driven.trainer()
-    expected = Unknown(reason="env_id 7 is not registered here; POST /register-env again")
+    why = "env_id 7 is not registered here; POST /register-env again"
 
-    assert driven.do(queue.status_env(driven.state, 7, driven.now)) == expected
-    assert driven.do(queue.disconnect_env(driven.state, 7, driven.now)) == expected
-    assert driven.do(queue.admit(driven.state, 7, 1, driven.now)) == expected
+    with pytest.raises(Rejected, match=why):
+        queue.status_env(driven.state, 7, driven.now)
+    with pytest.raises(Rejected, match=why):
+        queue.admit(driven.state, Admission(env_id=7), driven.now)
+    assert queue.disconnect_env(driven.state, EnvIdentifier(env_id=7), driven.now) == Failure(error=why)

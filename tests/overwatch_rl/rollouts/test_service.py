@@ -9,11 +9,13 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from overwatch_rl.rollouts import queue, service
-from overwatch_rl.rollouts.answers import EnvRequest, Full, Offer, Outcomes, Trainer
+from overwatch_rl.rollouts.answers import Offer
 from overwatch_rl.rollouts.handlers import Call, Handlers
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits
 from overwatch_rl.rollouts.telemetry import Silent
+from overwatch_rl.rollouts.wire import Full, Rejected
+from tests.overwatch_rl.rollouts.driven import RESET, env_of, registration
 
 OFFER = Offer(env_id=0, sequences=2, tokens=3, size=2, key="one")
 BODIES = {0: b"{}"}
@@ -41,11 +43,9 @@ async def started(**limits: Any) -> tuple[Service, HeldStore]:
     store = HeldStore(**limits)
     made = Service(store, Silent())
     await made.begin()
-    trainer = Trainer(uuid="t", batch_size=4, max_token_len=8)
-    await made.do(lambda state, now: queue.register_trainer(state, trainer, now))
+    await made.do(lambda state, now: queue.register_trainer(state, registration(4), now))
     await made.do(queue.batch)
-    request = EnvRequest(desired_name="e", group_size=2)
-    await made.do(lambda state, now: queue.register_env(state, request, now))
+    await made.do(lambda state, now: queue.register_env(state, env_of(group_size=2), now))
     return made, store
 
 
@@ -66,7 +66,7 @@ def test_an_answer_waits_until_it_is_committed() -> None:
         assert [call.done() for call in calls] == [False, False]
         store.go_on.set()
         first, again = await asyncio.gather(*calls)
-        assert isinstance(first, Outcomes)
+        assert first[0].id is not None
         assert first == again
         assert made.state.account.accepted.groups == 1
         await made.close()
@@ -83,12 +83,13 @@ def test_a_database_that_does_not_commit_is_an_answer(monkeypatch: pytest.Monkey
         store.fault = OperationalError("INSERT", None, Exception("no space left on device"))
         with pytest.raises(UnsafeError, match=r"not written within .* no space left on device"):
             await made.accept([OFFER], BODIES)
-        assert isinstance(await made.accept([OFFER], BODIES), Full)
+        with pytest.raises(Rejected, match="no space left on device"):
+            await made.accept([OFFER], BODIES)
         assert made.state.account.accepted.groups == 0
         store.fault = None
         monkeypatch.setattr(service, "PATIENCE_S", 60)
         await made.do(queue.status)
-        assert isinstance(await made.accept([OFFER], BODIES), Outcomes)
+        assert (await made.accept([OFFER], BODIES))[0].id is not None
         assert made.state.account.accepted.groups == 1
         await made.close()
 
@@ -104,7 +105,7 @@ def test_a_commit_in_doubt_is_an_answer() -> None:
         with pytest.raises(UnsafeError, match="this may have happened or not"):
             await made.accept([OFFER], BODIES)
         store.fault = None
-        assert isinstance(await made.accept([OFFER], BODIES), Outcomes)
+        assert (await made.accept([OFFER], BODIES))[0].id is not None
         await made.close()
 
     asyncio.run(check())
@@ -123,7 +124,7 @@ def test_a_fault_of_ours_costs_its_own_call() -> None:
         await turns()
         store.go_on.set()
         found = await asyncio.gather(first, wrong, right, return_exceptions=True)
-        assert [type(one).__name__ for one in found] == ["Status", "KeyError", "Outcomes"]
+        assert [type(one).__name__ for one in found] == ["Status", "KeyError", "tuple"]
         assert made.state.account.accepted.groups == 1
         await made.close()
 
@@ -135,7 +136,9 @@ def test_no_room_is_the_answer_before_anything_is_decided() -> None:
 
     async def check() -> None:
         made, _ = await started(held=1)
-        assert isinstance(await made.accept([OFFER], BODIES), Full)
+        with pytest.raises(Rejected) as caught:
+            await made.accept([OFFER], BODIES)
+        assert isinstance(caught.value.body, Full)
         assert made.state.account.accepted.groups == 0
         await made.close()
 
@@ -151,13 +154,14 @@ def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
         await made.accept(offers, {0: b"{}", 1: b"{}"})
         store.go_on.clear()
         call = Call(headers={"Overwatch-Lease": "1"})
-        reply = asyncio.ensure_future(Handlers(made, dict).batch(call))
+        reply = asyncio.ensure_future(Handlers(made).batch(call))
         await turns()
-        reset = asyncio.ensure_future(made.do(queue.reset))
+        reset = asyncio.ensure_future(made.do(lambda state, now: queue.reset(state, RESET, now)))
         await turns()
         store.go_on.set()
         assert len((await reply).body.batch) == 2
-        assert await reset == 2
+        await reset
+        assert made.state.account.expired["reset"].groups == 2
         await made.close()
 
     asyncio.run(check())

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch
-from tests.overwatch_rl.rollouts.driven import Driven, by_env
+from tests.overwatch_rl.rollouts.driven import Batch, Driven, by_env
 
 
 def test_fifty_handlers_have_their_shares_over_a_hundred_batches() -> None:

@@ -11,11 +11,12 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Batch, EnvRequest, Limits, Offer, Outcomes, Trainer, Version
+from overwatch_rl.rollouts.answers import Limits, Offer
 from overwatch_rl.rollouts.state import Env, State
 from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits, sqlite_url
+from overwatch_rl.rollouts.wire import PolicyVersion, VersionMove
 from tests.overwatch_rl.orchestrator.postgres import Postgres
-from tests.overwatch_rl.rollouts.driven import Driven, body_of, check
+from tests.overwatch_rl.rollouts.driven import Batch, Driven, body_of, check, env_of, leased, registration
 
 MANY = Limits(max_queued_batches=10_000, max_returns=10_000)
 SERVERS = 3
@@ -82,9 +83,9 @@ def begin(store: Store) -> None:
     """A trainer of batches of 8, and an environment."""
 
     def decide(now: int) -> None:
-        queue.register_trainer(store.state, Trainer(uuid="t", batch_size=8, max_token_len=64), now)
+        queue.register_trainer(store.state, registration(), now)
         queue.batch(store.state, now)
-        queue.register_env(store.state, EnvRequest(desired_name="e", group_size=4), now)
+        queue.register_env(store.state, env_of(), now)
 
     store.transact(decide)
 
@@ -107,10 +108,9 @@ class Serving(threading.Thread):
 
     def _turn(self, now: int) -> None:
         state = self.store.state
-        answer = queue.accept(state, [Offer(env_id=0, sequences=4, tokens=4)] * 2, now, {0: b"a", 1: b"b"})
-        assert isinstance(answer, Outcomes)
-        self.sent += [outcome.id for outcome in answer.outcomes if outcome.id is not None]
-        batch = queue.batch(state, now, is_explicit=True)
+        outcomes = queue.accept(state, [Offer(env_id=0, sequences=4, tokens=4)] * 2, now, {0: b"a", 1: b"b"})
+        self.sent += [outcome.id for outcome in outcomes if outcome.id is not None]
+        batch = leased(state, now)
         if isinstance(batch, Batch) and self._chance.random() < 0.7:
             assert len(self.store.read([item.id for item in batch.items])) == len(batch.items)
             queue.acknowledge(state, batch.lease, now)
@@ -201,9 +201,9 @@ def test_a_commit_that_breaks_off_is_in_doubt(server: Postgres, postgresql: str)
     event.listen(store._engine, "commit", lambda _: server.stop("immediate"), once=True)
     try:
         with pytest.raises(AmbiguousError):
-            store.transact(lambda now: queue.move_version(store.state, Version(number=5), None, now))
+            store.transact(lambda now: queue.move_version(store.state, VersionMove(number=5), now))
     finally:
         server.start()
     store.transact(lambda _: None)
-    assert store.state.version in (Version(number=5), Version())
+    assert store.state.version in (PolicyVersion(number=5), PolicyVersion(number=0))
     store.close()

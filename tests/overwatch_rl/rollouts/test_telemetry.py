@@ -3,23 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from overwatch.catalog import Scope
 from overwatch.events import Measured, Tallied
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import (
-    Batch,
-    EnvRequest,
-    Full,
-    Limits,
-    NoBatch,
-    Offer,
-    Outcomes,
-    Trainer,
-    Version,
-)
+from overwatch_rl.rollouts.answers import Limits, Offer, Outcome
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.telemetry import ROLE, Tower
+from overwatch_rl.rollouts.wire import Admission, PolicyVersion, Rejected, VersionMove
 from tests.overwatch_rl.recording import KeptRun
+from tests.overwatch_rl.rollouts.driven import Batch, NoBatch, env_of, leased, registration
 
 SECOND = 1_000_000_000
 
@@ -41,23 +35,19 @@ class Reported:
 
     def start(self) -> None:
         """A trainer with batches of four, and two environments: 0 and 1."""
-        trainer = Trainer(uuid="t", batch_size=4, max_token_len=8)
-        self.do(queue.register_trainer(self.state, trainer, self.now))
+        self.do(queue.register_trainer(self.state, registration(4), self.now))
         self.do(queue.batch(self.state, self.now))
         for name in ("maths", "code"):
-            request = EnvRequest(desired_name=name, group_size=2)
-            self.do(queue.register_env(self.state, request, self.now))
+            self.do(queue.register_env(self.state, env_of(name, 2), self.now))
 
-    def send(self, *offers: Offer) -> Outcomes:
+    def send(self, *offers: Offer) -> tuple[Outcome, ...]:
         """What became of some groups."""
-        answer = self.do(queue.accept(self.state, offers, self.now))
-        assert isinstance(answer, Outcomes)
-        return answer
+        outcomes: tuple[Outcome, ...] = self.do(queue.accept(self.state, offers, self.now))
+        return outcomes
 
     def query(self, *, is_explicit: bool = True) -> Batch | NoBatch:
         """A batch."""
-        answer = self.do(queue.batch(self.state, self.now, is_explicit=is_explicit))
-        assert isinstance(answer, Batch | NoBatch)
+        answer: Batch | NoBatch = self.do(leased(self.state, self.now, is_explicit=is_explicit))
         return answer
 
     def tallies(self) -> dict[tuple[str, ...], float]:
@@ -107,7 +97,9 @@ def test_a_full_queue_is_a_pause() -> None:
     reported = Reported(max_queued_batches=1)
     reported.start()
     reported.send(*offers(0, 2))
-    assert isinstance(reported.do(queue.accept(reported.state, offers(1, 2), reported.now)), Full)
+    with pytest.raises(Rejected):
+        queue.accept(reported.state, offers(1, 2), reported.now)
+    reported.do(None)
 
     assert reported.tallies() == {
         ("accepted", "maths_0"): 4, ("refused", "code_0", "full", "256"): 4, ("pauses", "code_0"): 1,
@@ -120,7 +112,7 @@ def test_an_environment_that_lacks_tickets_pauses_once() -> None:
     reported = Reported(max_staleness=0)
     reported.start()
     for _ in range(3):
-        reported.do(queue.admit(reported.state, 0, 3, reported.now))
+        reported.do(queue.admit(reported.state, Admission(env_id=0, groups=3), reported.now))
 
     assert reported.tallies()["pauses", "maths_0"] == 1
 
@@ -134,8 +126,8 @@ def test_how_things_stand_is_sent() -> None:
         "tickets": 0,
     }  # fmt: skip
     reported.start()
-    reported.send(*offers(0, 3, version=Version(number=0)))
-    reported.do(queue.move_version(reported.state, Version(number=2), None, reported.now))
+    reported.send(*offers(0, 3, version=PolicyVersion(number=0)))
+    reported.do(queue.move_version(reported.state, VersionMove(number=2), reported.now))
     reported.query()
     reported.now += 5 * SECOND
     reported.tower.swept(reported.state, reported.now)
