@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from tests.e2e.killing import compiled_in
+from tests.overwatch_rl.orchestrator.postgres import Postgres
 from tests.ports import free_port
 
 ANSWER_S = 20.0
@@ -33,11 +34,12 @@ TRAINER = {
 class RolloutsServer:
     """One folder, and the processes that serve it one after the other at one port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
         self.port = free_port()
+        self._flags = flags
         self.lives = 0
-        self._stderr = folder.parent / "server.log"
+        self._stderr = folder.parent / f"{folder.name}.log"
         self._environment = compiled_in(folder.parent / "pycache")
         self._process: subprocess.Popen[str] | None = None
 
@@ -50,7 +52,7 @@ class RolloutsServer:
         """Begin a life and wait until it serves."""
         command = [
             sys.executable, "-m", "overwatch_rl.cli", "rollouts", "--listen", f"127.0.0.1:{self.port}",
-            "--folder", str(self.folder), "--no-telemetry", "--lease-s", "1",
+            "--folder", str(self.folder), "--no-telemetry", "--lease-s", "1", *self._flags,
         ]  # fmt: skip
         with self._stderr.open("a") as stderr:
             self._process = subprocess.Popen(
@@ -60,6 +62,11 @@ class RolloutsServer:
         line = self._process.stdout.readline()
         assert re.match(rf"rollouts API at http://127\.0\.0\.1:{self.port}, ", line), (line, self.log)
         self.lives += 1
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a life is on."""
+        return self._process is not None
 
     def kill(self) -> None:
         """End this life at once."""
@@ -77,10 +84,50 @@ class RolloutsServer:
         self._process = None
 
 
+class Servers:
+    """Several over one database, of which a request goes to any."""
+
+    def __init__(self, folder: Path, database: Postgres, count: int) -> None:
+        flags = "--database", database.url
+        self._servers = [RolloutsServer(folder / f"server-{number}", *flags) for number in range(count)]
+        self._database = database
+        self._chance = random.Random(count)  # noqa: S311 a test's own moments
+        self.lives = 0
+
+    @property
+    def port(self) -> int:
+        """Of any of them."""
+        return random.choice(self._servers).port  # noqa: S311 as a balancer does
+
+    @property
+    def log(self) -> str:
+        """What all lives wrote to standard error."""
+        return "".join(server.log for server in self._servers)
+
+    def start(self) -> None:
+        """Begin a life of each that has none."""
+        for server in self._servers:
+            if not server.is_alive:
+                server.start()
+                self.lives += 1
+
+    def kill(self) -> None:
+        """End one of them at once, now and then the database."""
+        self._chance.choice(self._servers).kill()
+        if self._chance.random() < 0.25:
+            self._database.stop("immediate")
+            self._database.start()
+
+    def stop(self) -> None:
+        """End all well."""
+        for server in self._servers:
+            server.stop()
+
+
 class Caller:
     """A client in a thread: `act` is called until it is stopped."""
 
-    def __init__(self, name: str, server: RolloutsServer) -> None:
+    def __init__(self, name: str, server: RolloutsServer | Servers) -> None:
         self._server = server
         self._line: http.client.HTTPConnection | None = None
         self._stopping = threading.Event()
@@ -112,7 +159,7 @@ class Caller:
             time.sleep(0.01)  # the next life is not there yet
 
     def once(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any] | None:
-        """The answer to one request, `None` where the server ended before it was whole."""
+        """The answer to one request, `None` where server or database ended before it was whole."""
         line = self._line or http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=ANSWER_S)
         data = None if body is None else msgspec.json.encode(body)
         try:
@@ -124,7 +171,7 @@ class Caller:
             self._line = None
             return None
         self._line = line
-        return found
+        return None if found[0] == http.HTTPStatus.SERVICE_UNAVAILABLE else found
 
     def _run(self) -> None:
         try:
@@ -145,7 +192,7 @@ class Caller:
 class Handler(Caller):
     """Sends groups of two sequences with a number of their own, each request under a key."""
 
-    def __init__(self, number: int, server: RolloutsServer) -> None:
+    def __init__(self, number: int, server: RolloutsServer | Servers) -> None:
         super().__init__(f"handler-{number}", server)
         self.accepted: dict[int, int] = {}
         """The number of each group that was acknowledged, by its id."""
@@ -221,7 +268,7 @@ class Got:
 class ExplicitTrainer(Caller):
     """Acknowledges each batch it used; now and then it forgets one, or gives it back."""
 
-    def __init__(self, server: RolloutsServer) -> None:
+    def __init__(self, server: RolloutsServer | Servers) -> None:
         super().__init__("trainer", server)
         self.got = Got()
         self.used: set[int] = set()
@@ -248,7 +295,7 @@ class ExplicitTrainer(Caller):
 class ImplicitTrainer(Caller):
     """An old client: the next request states that the last batch was used."""
 
-    def __init__(self, server: RolloutsServer) -> None:
+    def __init__(self, server: RolloutsServer | Servers) -> None:
         super().__init__("trainer", server)
         self.got = Got()
 
@@ -261,7 +308,7 @@ class ImplicitTrainer(Caller):
         self.got.take(answer[1])
 
 
-def kill_over_and_over(server: RolloutsServer, callers: list[Caller], cycles: int) -> None:
+def kill_over_and_over(server: RolloutsServer | Servers, callers: list[Caller], cycles: int) -> None:
     """Lives of random length under load, each ended by SIGKILL; the last one is on at the end."""
     chance = random.Random(cycles)  # noqa: S311 a test's own moments
     server.start()

@@ -16,15 +16,17 @@ from tests.e2e.rollouts_killing import (
     Handler,
     ImplicitTrainer,
     RolloutsServer,
+    Servers,
     kill_over_and_over,
 )
+from tests.overwatch_rl.orchestrator.postgres import postgres
 
 HANDLERS = 3
 
 
-def kept(folder: Path) -> tuple[State, dict[int, bytes]]:
-    """The queue that a folder holds, and the bytes of its groups."""
-    store = Store(StoreLimits(url=sqlite_url(folder)))
+def kept(url: str) -> tuple[State, dict[int, bytes]]:
+    """The queue that a database holds, and the bytes of its groups."""
+    store = Store(StoreLimits(url=url))
     bodies: dict[int, bytes] = {}
     store.transact(lambda _: bodies.update(store.read(list(store.state.items))))
     store.close()
@@ -32,7 +34,7 @@ def kept(folder: Path) -> tuple[State, dict[int, bytes]]:
 
 
 def survive(
-    folder: Path, trainer: ExplicitTrainer | ImplicitTrainer, server: RolloutsServer, cycles: int
+    url: str, trainer: ExplicitTrainer | ImplicitTrainer, server: RolloutsServer | Servers, cycles: int
 ) -> State:
     """Kill so often under load, and hold all that was answered against all that was kept."""
     handlers = [Handler(number, server) for number in range(1, HANDLERS + 1)]
@@ -41,7 +43,7 @@ def survive(
     server.stop()
     assert "Traceback" not in server.log
 
-    state, payloads = kept(folder)
+    state, payloads = kept(url)
     acknowledged = {found: text for handler in handlers for found, text in handler.accepted.items()}
     left = set(state.items)
     account = state.account
@@ -76,7 +78,7 @@ def test_sixteen_kills_cost_nothing(tmp_path: Path) -> None:
     server = RolloutsServer(tmp_path / "kept")
     trainer = ExplicitTrainer(server)
 
-    state = survive(tmp_path / "kept", trainer, server, 16)
+    state = survive(sqlite_url(tmp_path / "kept"), trainer, server, 16)
 
     assert trainer.used.isdisjoint(state.items)
     assert len(trainer.used) == state.account.acknowledged.groups
@@ -87,7 +89,20 @@ def test_six_kills_cost_an_old_trainer_nothing(tmp_path: Path) -> None:
     """A trainer that never acknowledges: what counts as used had come whole."""
     server = RolloutsServer(tmp_path / "kept")
 
-    survive(tmp_path / "kept", ImplicitTrainer(server), server, 6)
+    survive(sqlite_url(tmp_path / "kept"), ImplicitTrainer(server), server, 6)
+
+
+@pytest.mark.timeout(900)
+def test_kills_of_three_servers_and_their_database_cost_nothing(tmp_path: Path) -> None:
+    """Any of them takes any request: nothing is lost, nothing is served twice."""
+    with postgres() as database:
+        servers = Servers(tmp_path, database, 3)
+        trainer = ExplicitTrainer(servers)
+
+        state = survive(database.url, trainer, servers, 12)
+
+    assert trainer.used.isdisjoint(state.items)
+    assert len(trainer.used) == state.account.acknowledged.groups
 
 
 @pytest.mark.long
@@ -98,4 +113,4 @@ def test_three_hundred_kills_cost_nothing(tmp_path: Path, is_explicit: bool) -> 
     server = RolloutsServer(tmp_path / "kept")
     trainer = ExplicitTrainer(server) if is_explicit else ImplicitTrainer(server)
 
-    survive(tmp_path / "kept", trainer, server, 300)
+    survive(sqlite_url(tmp_path / "kept"), trainer, server, 300)

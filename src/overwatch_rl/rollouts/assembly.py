@@ -144,6 +144,7 @@ def _take_due(packing: Packing, candidates: Candidates) -> int:
     state, now = packing.state, candidates.version
 
     def due(version: PolicyVersion, batch: int) -> bool:
+        """Whether this batch is the last that may have groups of a version."""
         is_last = version.number + state.max_staleness <= now.number + batch
         return is_last and not state.is_abandoned(version)
 
@@ -153,6 +154,7 @@ def _take_due(packing: Packing, candidates: Candidates) -> int:
     for batch in sorted(found for found in last if found <= state.max_staleness):
 
         def wanted(lane: Lane, batch: int = batch) -> bool:
+            """Whether a lane is due."""
             return lane.source == "stated" and due(lane.version, batch)
 
         queued = sum(lane.sequences * len(ids) for lane, ids in candidates.lanes.items() if wanted(lane))
