@@ -26,6 +26,9 @@ _TELEMETRY: Final = (
     click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
 )
 
+YEAR_S: Final = 31_536_000.0
+"""The longest of all times that end something: deadlines are whole nanoseconds of 64 bits."""
+
 _OPTIONS: Final = (
     click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT"),
     click.option(
@@ -90,35 +93,35 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--lease-s",
-        type=Number(1),
+        type=Number(1, YEAR_S),
         default=120.0,
         show_default=True,
         help="How long a trainer that acknowledges has a batch.",
     ),
     click.option(
         "--implicit-lease-s",
-        type=Number(1),
+        type=Number(1, YEAR_S),
         default=600.0,
         show_default=True,
         help="When a batch of a trainer that cannot acknowledge counts as used.",
     ),
     click.option(
         "--env-lease-s",
-        type=Number(1),
+        type=Number(1, YEAR_S),
         default=60.0,
         show_default=True,
         help="When an environment without a call loses its share, until it calls.",
     ),
     click.option(
         "--ticket-s",
-        type=Number(1),
+        type=Number(1, YEAR_S),
         default=60.0,
         show_default=True,
         help="The least life of a ticket.",
     ),
     click.option(
         "--retry-s",
-        type=Number(0.01),
+        type=Number(0.01, YEAR_S),
         default=1.0,
         show_default=True,
         help="When clients that must wait ask again.",

@@ -19,7 +19,7 @@ from typing import Final
 
 from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Offer, Outcome, Refusal, VersionSource
 from overwatch_rl.rollouts.shares import bounded_sums, known, present, sums, unreachable
-from overwatch_rl.rollouts.state import NS, Answered, Env, Item, State, Ticket, Waiting
+from overwatch_rl.rollouts.state import MAX_KEYS, NS, Answered, Env, Item, State, Ticket, Waiting
 from overwatch_rl.rollouts.wire import (
     Admission,
     EnvRegistration,
@@ -197,8 +197,8 @@ def accept(
         raise full(state)
     outcomes = tuple(_take(state, offer, now, bodies.get(place)) for place, offer in enumerate(offers))
     if key is not None:
-        answered = Answered(at=now, env_id=env_id, digest=offers[0].digest, outcomes=outcomes)
-        state.remember(key, answered)
+        state.keys[key] = Answered(at=now, digest=offers[0].digest, outcomes=outcomes)
+        state.keys.bound(MAX_KEYS)
     return outcomes
 
 
@@ -228,7 +228,7 @@ def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
     state.use_ticket(ticket, now)
     if reason is not None:
         for account in state.accounts(offer.env_id):
-            account.refused.setdefault(reason, Amount()).add(offer.sequences, offer.tokens)
+            account.refused.setdefault(reason, Amount()).add(offer.sequences)
         state.count_refused(reason, offer)
         return Outcome(reason=reason)
     item = Item(
@@ -236,7 +236,6 @@ def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
         env_id=offer.env_id,
         at=now,
         sequences=offer.sequences,
-        tokens=offer.tokens,
         size=offer.size,
         version=version,
         version_source=source,

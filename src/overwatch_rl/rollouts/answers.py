@@ -68,17 +68,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Amount(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """So many groups, with so many sequences and tokens."""
+    """So many groups, with so many sequences."""
 
     groups: int = 0
     sequences: int = 0
-    tokens: int = 0
 
-    def add(self, sequences: int, tokens: int, sign: int = 1) -> None:
+    def add(self, sequences: int, sign: int = 1) -> None:
         """Count one group more, or one less."""
         self.groups += sign
         self.sequences += sign * sequences
-        self.tokens += sign * tokens
 
 
 class Account(msgspec.Struct, kw_only=True, omit_defaults=True):

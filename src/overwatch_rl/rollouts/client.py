@@ -24,12 +24,13 @@ from overwatch.catalog.services import PAUSES
 from overwatch.sdk import Run
 from overwatch.sdk.tracing import Span
 from overwatch_rl.rollouts.calls import CallError, Calls, StoppedError, Target
-from overwatch_rl.rollouts.pacing import Pacing
 from overwatch_rl.rollouts.tracking import NoTracker, Tracker
 from overwatch_rl.web.spans import GROUPS_A_SECOND, HEADER, Spans
 
 RENEWALS: Final = 3
 """Calls in the time after which the server would take the handler's share."""
+RESUME_AT: Final = 0.5
+"""Part of the upper level at which a handler that paused goes on, so that it does not flutter around one."""
 UNPROCESSABLE: Final = 422
 OF_THE_GROUP: Final = frozenset({413, UNPROCESSABLE, 500})
 """Statuses that are about what was sent: the next group may be right."""
@@ -122,7 +123,8 @@ class _Registered:
     num_steps: int
     lease_s: float | None
     """`None` of a server that has no leases, and issues no tickets either."""
-    pacing: Pacing
+    pauses_above: float
+    """Sequences in the queue."""
 
 
 class Handler:
@@ -211,7 +213,7 @@ class Handler:
             name=reply["wandb_name"],
             num_steps=reply["num_steps"],
             lease_s=reply.get("lease_s"),
-            pacing=Pacing.of(settings.off_policy_tolerance, size),
+            pauses_above=settings.off_policy_tolerance * size,
         )
 
     def _turn(self, registered: _Registered, generate: Generate) -> bool:
@@ -221,10 +223,10 @@ class Handler:
         queued = status.get("queued_sequences", status["queue_size"] * self._settings.group_size)
         if status.get("done", step >= registered.num_steps >= 0):
             return True
-        registered.pacing = registered.pacing.after(queued)
-        numbers = {"queued_sequences": float(queued), "threshold": registered.pacing.above}
-        paused = registered.pacing.is_paused
-        if paused and not self._states.get("paused") and self._run is not None:
+        above, was_paused = registered.pauses_above, self._states.get("paused", False)
+        paused = queued > (above * RESUME_AT if was_paused else above)
+        numbers = {"queued_sequences": float(queued), "threshold": above}
+        if paused and not was_paused and self._run is not None:
             self._run.count(PAUSES.name, env=registered.name)
         self._change("paused", "resumed", now=paused, message=f"{queued} sequences queued", values=numbers)
         self._tracker.log({"queue/sequences": queued, "queue/paused": float(paused)}, step)

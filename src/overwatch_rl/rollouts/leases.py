@@ -3,14 +3,14 @@
 Owns leases. An explicit lease is acknowledged, extended or given back by its holder; at its deadline its
 groups are queued again. An old client never acknowledges: its lease counts as used when it asks for the next
 batch, or some time after the reply was written whole, and comes back when the connection broke before that or
-the trainer begins a new life. Groups that come back are delivered again, and are marked so. Of a lease whose
-server sends it still, no other server knows how that ends: it waits until that server is gone.
+the trainer begins a new life. Groups that come back are delivered again, and are marked so. How a reply ends
+that another server sends is not known here: its lease waits for that server, or for its deadline.
 Must not know which groups make a batch.
 """
 
 import uuid
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,11 +20,6 @@ from overwatch_rl.rollouts.answers import ANONYMOUS
 from overwatch_rl.rollouts.assembly import Candidates, assembled, over_age
 from overwatch_rl.rollouts.state import KEY_RETENTION_NS, NS, Ended, Lease, State
 from overwatch_rl.web.faults import Fault, InvalidError
-
-BEAT_NS: Final = 5 * NS
-"""How often a server writes that it is here."""
-GONE_NS: Final = 30 * NS
-"""After so long without a word a server is gone, and what it was sending with it."""
 
 
 class Leased(NamedTuple):
@@ -221,16 +216,10 @@ def move_version(state: State, body: wire.VersionMove, now: int) -> wire.Moved: 
 
 def sweep(state: State, now: int) -> None:
     """End what time has ended: leases, tickets, keys, and the shares of environments that are silent."""
-    servers = state.head.servers
-    if now - servers.get(state.server, -BEAT_NS) >= BEAT_NS:
-        servers[state.server] = now
-    for server in [name for name, seen in servers.items() if now - seen >= GONE_NS]:
-        del servers[server]
-    _end_unsent(state, {state.server, *servers})
     _end_overdue(state, now)
     state.expire_tickets(overdue(state, now))
     for key in [key for key, first in state.keys.items() if first.at < now - KEY_RETENTION_NS]:
-        state.forget(key)
+        del state.keys[key]
     patience = int(state.limits.env_lease_s * NS)
     for env_id, env in state.envs.items():
         if env.presence == "present" and env.seen + patience <= now:
@@ -246,28 +235,20 @@ def _end_overdue(state: State, now: int) -> None:
             state.release(lease.id, "expired")
 
 
-def _end_unsent(state: State, here: set[str]) -> None:
-    """A reply that was not written whole when its server ended never will be."""
-    for lease in _implicit(state):
-        if not lease.is_delivered and lease.server not in here:
-            state.release(lease.id, "broken")
-
-
 def restarted(state: State, now: int, *, is_alone: bool = True) -> None:
-    """A server begins, after all others where it is alone: every lease has its time anew.
+    """A server begins: no call could come to it meanwhile, so every lease has its time anew.
 
-    No call could come to it meanwhile.
+    Where it is alone, a reply that was not written whole never will be.
     """
-    if is_alone:
-        state.head.servers.clear()
     least = now + int(state.limits.lease_s * NS)
     for lease in list(state.leases.values()):
         if lease.is_explicit and lease.deadline < least:
             state.leases[lease.id] = msgspec.structs.replace(lease, deadline=least)
+        elif is_alone and not lease.is_explicit and not lease.is_delivered:
+            state.release(lease.id, "broken")
     for env_id, env in state.envs.items():
         if env.presence == "present":
             state.see(env_id, now)
-    _end_unsent(state, set(state.head.servers))
 
 
 def reset(state: State, body: wire.Confirmation, now: int) -> wire.Done:  # noqa: ARG001 as every decision

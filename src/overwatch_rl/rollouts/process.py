@@ -20,7 +20,7 @@ from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.settings import RolloutsSettings
 from overwatch_rl.rollouts.store import Store
-from overwatch_rl.rollouts.telemetry import Silent, Tower, start_run
+from overwatch_rl.rollouts.telemetry import Telemetry, start_run
 from overwatch_rl.web.process import Senders, ending, listen, loop_factory, status_of, url_of
 from overwatch_rl.web.site import Site
 
@@ -43,10 +43,10 @@ def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     """
     return_memory_soon()
     raise_file_limit(settings.connections.most + _OTHER_FILES)
-    tower = None if settings.tower is None else start_run(settings.tower.run_id, settings.tower.endpoint)
+    tower = start_run(settings.run_id, settings.endpoint) if settings.is_reporting else None
     try:
         store = Store(settings.store, settings.limits)
-        service = Service(store, Silent() if tower is None else Tower(tower))
+        service = Service(store, Telemetry(tower))
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(_serve(settings, service, echo))
     except BaseException as error:

@@ -15,8 +15,7 @@ def register_env(state: State, body: wire.EnvRegistration, now: int) -> wire.Env
     head, trainer = state.head, state.trainer
     if trainer is None or not head.is_started:
         return wire.EnvWaits(retry_s=state.limits.retry_s)
-    number = head.names.get(body.desired_name, 0)
-    head.names[body.desired_name] = number + 1
+    number = sum(env.registered.desired_name == body.desired_name for env in state.envs.values())
     env = Env(
         name=f"{body.desired_name}_{number}",
         registered=body,

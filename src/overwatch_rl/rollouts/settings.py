@@ -21,9 +21,6 @@ from overwatch_rl.web.site import ConnectionLimits, tls_context
 SEQUENCE_BYTES: Final = 64
 """What the shortest sequence takes, with its mask and its score."""
 
-YEAR_S: Final = 31_536_000.0
-"""The longest of all times that can be set."""
-
 
 class RolloutsFlags(TypedDict):
     """What `overwatch-rl rollouts` was given."""
@@ -53,14 +50,6 @@ class RolloutsFlags(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TowerSettings:
-    """Which run the server reports to."""
-
-    run_id: str | None
-    endpoint: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutsSettings:
     """One server."""
 
@@ -76,16 +65,15 @@ class RolloutsSettings:
     connections: ConnectionLimits
     tls: ssl.SSLContext | None
     """`None` for plain HTTP."""
-    tower: TowerSettings | None
-    """`None` without telemetry."""
+    run_id: str | None
+    endpoint: str | None
+    is_reporting: bool
 
 
 def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
     token = None if flags["token_file"] is None else read_token(flags["token_file"])
-    otlp = endpoint(flags["endpoint"])
-    _within_a_year(flags)
     level = Level(flags["durability"])
     held = flags["max_memory_mib"] << 20
     place, url = _place(flags, level)
@@ -110,7 +98,9 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             most=flags["max_connections"], read_s=flags["read_s"], idle_s=flags["idle_s"]
         ),
         tls=tls_context(flags["tls_cert"], flags["tls_key"]),
-        tower=TowerSettings(run_id=flags["run_id"], endpoint=otlp) if flags["telemetry"] else None,
+        run_id=flags["run_id"],
+        endpoint=endpoint(flags["endpoint"]),
+        is_reporting=flags["telemetry"],
     )
 
 
@@ -135,17 +125,3 @@ def _place(flags: RolloutsFlags, level: Level) -> tuple[str, str]:
         raise ValueError('database needs a driver; pip install "psycopg[binary]"')
     url = url.set(drivername="postgresql+psycopg")
     return f"in {url.render_as_string()}", url.render_as_string(hide_password=False)
-
-
-def _within_a_year(flags: RolloutsFlags) -> None:
-    """Deadlines are whole nanoseconds of 64 bits, so NaN and infinity have none."""
-    seconds = {
-        "lease-s": flags["lease_s"],
-        "implicit-lease-s": flags["implicit_lease_s"],
-        "env-lease-s": flags["env_lease_s"],
-        "ticket-s": flags["ticket_s"],
-        "retry-s": flags["retry_s"],
-    }
-    for name, value in seconds.items():
-        if not value <= YEAR_S:
-            raise ValueError(f"{name} is {value:g}; use {YEAR_S:g} (a year) or less")

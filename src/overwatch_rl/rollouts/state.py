@@ -34,8 +34,8 @@ Ended: TypeAlias = Literal["expired", "released", "broken", "registered"]
 
 NS: Final = 10**9
 KEY_RETENTION_NS: Final = 3_600 * NS
-MAX_KEYS: Final = 4_096
-"""Most idempotency keys of an environment that are remembered; the oldest goes first."""
+MAX_KEYS: Final = 1 << 16
+"""Most idempotency keys that are remembered; the oldest goes first."""
 MAX_ENDED: Final = 1_000
 MAX_LATE: Final = 10_000
 MAX_DURATIONS: Final = 15
@@ -51,7 +51,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env_id: int
     at: int
     sequences: int
-    tokens: int
     size: int = 0
     """Bytes of its body."""
     version: PolicyVersion
@@ -92,7 +91,6 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """The first answer to an idempotency key."""
 
     at: int
-    env_id: int
     digest: str
     """Of its body."""
     outcomes: tuple[Outcome, ...]
@@ -116,8 +114,6 @@ class Env(msgspec.Struct, kw_only=True, omit_defaults=True):
     durations: list[int] = msgspec.field(default_factory=list)
     """Nanoseconds from ticket to group, of the last ones."""
     account: Account = msgspec.field(default_factory=Account)
-    keys: int = 0
-    """Idempotency keys that are remembered."""
 
     @property
     def weight(self) -> float:
@@ -233,13 +229,9 @@ class Head(msgspec.Struct, kw_only=True):
     """Of tickets, groups and leases alike; never used twice."""
     next_env: int = 0
     """Never used twice either, not even after a reset."""
-    names: dict[str, int] = msgspec.field(default_factory=dict)
-    """How often a name was wished for."""
     account: Account = msgspec.field(default_factory=Account)
     held_bytes: int = 0
     """Of the groups that are queued or leased."""
-    servers: dict[str, int] = msgspec.field(default_factory=dict)
-    """When each server of this database was last here."""
 
 
 @dataclass(slots=True)
@@ -409,8 +401,8 @@ class State:
         if not env.account.queued.groups:
             env.virtual = max(env.virtual, self.head.virtual)
         for account in self.accounts(item.env_id):
-            account.accepted.add(item.sequences, item.tokens)
-            account.queued.add(item.sequences, item.tokens)
+            account.accepted.add(item.sequences)
+            account.queued.add(item.sequences)
         self.items[item.id] = item
         self.head.held_bytes += item.size
         if body is not None:
@@ -424,11 +416,11 @@ class State:
         self.head.held_bytes -= gone.size
         for account in self.accounts(gone.env_id):
             place = account.leased if gone.is_leased else account.queued
-            place.add(gone.sequences, gone.tokens, -1)
+            place.add(gone.sequences, -1)
             if why == "acknowledged":
-                account.acknowledged.add(gone.sequences, gone.tokens)
+                account.acknowledged.add(gone.sequences)
             else:
-                account.expired.setdefault(why, Amount()).add(gone.sequences, gone.tokens)
+                account.expired.setdefault(why, Amount()).add(gone.sequences)
         name = "served" if why == "acknowledged" else "expired"
         self.count(name, gone.sequences, env=self.name_of(gone.env_id))
 
@@ -437,8 +429,8 @@ class State:
         env = self.envs[item.env_id]
         env.virtual += sign * item.sequences / env.weight
         for account in self.accounts(item.env_id):
-            account.queued.add(item.sequences, item.tokens, -sign)
-            account.leased.add(item.sequences, item.tokens, sign)
+            account.queued.add(item.sequences, -sign)
+            account.leased.add(item.sequences, sign)
             account.redelivered += sign < 0
 
     def end_lease(self, lease: int, how: str) -> Lease:
@@ -478,18 +470,6 @@ class State:
                 self.drop_item(item.id, "returned")
         self.count("redelivered", again)
 
-    def remember(self, key: str, answered: Answered) -> None:
-        """Keep the first answer to a key; the oldest of its environment goes where that has too many."""
-        self.keys[key] = answered
-        self.envs.edit(answered.env_id).keys += 1
-        if self.envs[answered.env_id].keys > MAX_KEYS:
-            self.forget(next(name for name, old in self.keys.items() if old.env_id == answered.env_id))
-
-    def forget(self, key: str) -> None:
-        """Keep the first answer to a key no longer."""
-        self.envs.edit(self.keys[key].env_id).keys -= 1
-        del self.keys[key]
-
     def reset(self) -> None:
         """Trainer, environments, tickets and groups are forgotten; ids and totals go on."""
         for lease in self.leases:
@@ -497,7 +477,7 @@ class State:
         for item in list(self.items):
             self.drop_item(item, "reset")
         old = self.head
-        self.head = Head(next_id=old.next_id, next_env=old.next_env, account=old.account, servers=old.servers)
+        self.head = Head(next_id=old.next_id, next_env=old.next_env, account=old.account)
         for rows in (self.tickets, self.late, self.leases, self.keys, self.envs):
             for key in list(rows):
                 del rows[key]  # type: ignore[arg-type]

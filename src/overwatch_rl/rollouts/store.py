@@ -41,8 +41,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.leases import BEAT_NS
-from overwatch_rl.rollouts.state import Answered, Env, Head, Item, Lease, Rows, State, Ticket
+from overwatch_rl.rollouts.state import NS, Answered, Env, Head, Item, Lease, Rows, State, Ticket
 
 _METADATA: Final = MetaData()
 _QUEUE: Final = Table(
@@ -77,6 +76,8 @@ _KINDS: Final[dict[str, tuple[Table, Any]]] = {
 _HISTORY: Final = 10_000
 """A server that is so many revisions behind reads everything."""
 _PURGE_EVERY: Final = 500
+_BEAT_NS: Final = 5 * NS
+"""How often the time is written where nothing else is."""
 _PART: Final = 500
 """Ids in one statement."""
 
@@ -207,7 +208,7 @@ class Store:
         state, revision = self.state, self._revision + 1
         head = msgspec.json.encode(state.head)
         is_changed = head != self._head or any(getattr(state, name).changed for name in _KINDS)
-        if not is_changed and self._clock - self._written < BEAT_NS:
+        if not is_changed and self._clock - self._written < _BEAT_NS:
             return
         gone = [item for item in state.items.changed if item not in state.items]
         for name, (table, _) in _KINDS.items():

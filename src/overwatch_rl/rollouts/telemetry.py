@@ -6,8 +6,7 @@ number is not sent. Must not know HTTP.
 """
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from contextlib import AbstractContextManager
 
 import overwatch.sdk
 from overwatch.sdk import Run
@@ -18,37 +17,10 @@ from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
 ROLE = "rollouts"
 
 
-class Telemetry(Protocol):
-    """What observes the queue."""
+class Telemetry:
+    """Reports to a run of the tower, where there is one."""
 
-    def emit(self, reports: Iterable[Report]) -> None:
-        """What was counted and observed is committed."""
-
-    def swept(self, state: State, now: int) -> None:
-        """A second has passed."""
-
-    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
-        """Measure work for a caller whose own span is recorded; `None` where it is not."""
-
-
-class Silent:
-    """Reports nothing."""
-
-    def emit(self, reports: Iterable[Report]) -> None:
-        """Nothing."""
-
-    def swept(self, state: State, now: int) -> None:
-        """Nothing."""
-
-    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:  # noqa: ARG002
-        """Nothing."""
-        return nullcontext()
-
-
-class Tower:
-    """Reports to a run of the tower."""
-
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run | None = None) -> None:
         self._run = run
         self._spans = Spans(run, SERVED_A_SECOND)
 
@@ -58,11 +30,13 @@ class Tower:
 
     def emit(self, reports: Iterable[Report]) -> None:
         """Count and observe."""
-        for verb, name, value, labels in reports:
+        for verb, name, value, labels in reports if self._run else ():
             getattr(self._run, verb)(name, value, **labels)
 
     def swept(self, state: State, now: int) -> None:
         """Send how things stand."""
+        if self._run is None:
+            return
         queued = state.account.queued
         known = [env for env in state.envs.values() if env.presence != "disconnected"]
         self._run.gauge(

@@ -16,7 +16,7 @@ from overwatch_rl.rollouts.handlers import Handlers
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.store import Store, StoreLimits, sqlite_url
-from overwatch_rl.rollouts.telemetry import Silent
+from overwatch_rl.rollouts.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.site import ConnectionLimits, Site, tls_context
 
@@ -72,7 +72,7 @@ async def serving(
     """Serve from a folder, or from memory alone; `tls` has `ca.pem`, `server.pem` and `server.key`."""
     url = "sqlite://" if folder is None else sqlite_url(folder)
     store = Store(StoreLimits(url=url, held_bytes=held), limits)
-    service = Service(store, Silent())
+    service = Service(store, Telemetry())
     await service.begin()
     server = Server(
         Handlers(service), Authorisation("127.0.0.1", token), most_bytes,

@@ -184,12 +184,9 @@ def test_refusals_are_counted_by_environment_reason_and_length() -> None:
 
     assert [outcome.reason for outcome in found] == ["stale", "too_large", None, "unreachable", "invalid"]
     refused = driven.state.envs[env].account.refused
-    assert {reason: amount.tokens for reason, amount in refused.items()} == {
-        "stale": 40,
-        "too_large": 90,
-        "unreachable": 30,
-        "invalid": 7,
-    }
+    assert {reason: amount.sequences for reason, amount in refused.items()} == {
+        "stale": 4, "too_large": 9, "unreachable": 3, "invalid": 4,
+    }  # fmt: skip
     assert driven.state.account.queued.groups == 1
 
 

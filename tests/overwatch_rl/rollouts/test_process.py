@@ -103,8 +103,8 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
         (["--database", "nowhere"], "database is 'nowhere' with durability fsync; write postgresql://"),
         (["--database", "postgresql://h/x", "--durability", "memory"], "user@host/name with fast or fsync"),
         (["--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
-        (["--lease-s", "0"], "0.0 is not in the range x>=1"),
-        (["--lease-s", "nan"], "nan is no finite number; use one in the range x>=1"),
+        (["--lease-s", "0"], "0.0 is not in the range 1<=x<=31536000.0"),
+        (["--lease-s", "nan"], "nan is no finite number; use one in the range 1<=x<=31536000.0"),
         (["--durability", "some"], "'some' is not one of 'memory', 'fast', 'fsync'"),
     ],
 )

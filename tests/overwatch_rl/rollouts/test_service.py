@@ -13,7 +13,7 @@ from overwatch_rl.rollouts.answers import Offer
 from overwatch_rl.rollouts.handlers import Call, Handlers
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits
-from overwatch_rl.rollouts.telemetry import Silent
+from overwatch_rl.rollouts.telemetry import Telemetry
 from overwatch_rl.rollouts.wire import Full, Rejected
 from tests.overwatch_rl.rollouts.driven import RESET, env_of, registration
 
@@ -41,7 +41,7 @@ class HeldStore(Store):
 async def started(**limits: Any) -> tuple[Service, HeldStore]:
     """A service with a trainer and one environment."""
     store = HeldStore(**limits)
-    made = Service(store, Silent())
+    made = Service(store, Telemetry())
     await made.begin()
     await made.do(lambda state, now: queue.register_trainer(state, registration(4), now))
     await made.do(queue.batch)

@@ -10,7 +10,7 @@ from overwatch.events import Measured, Tallied
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Limits, Offer, Outcome
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.telemetry import ROLE, Tower
+from overwatch_rl.rollouts.telemetry import ROLE, Telemetry
 from overwatch_rl.rollouts.wire import Admission, PolicyVersion, Rejected, VersionMove
 from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.rollouts.driven import Batch, NoBatch, env_of, leased, registration
@@ -23,7 +23,7 @@ class Reported:
 
     def __init__(self, **limits: Any) -> None:
         self.run = KeptRun(role=ROLE)
-        self.tower = Tower(self.run)
+        self.tower = Telemetry(self.run)
         self.state = State(limits=Limits(**limits))
         self.now = SECOND
 
