@@ -11,9 +11,8 @@ import click
 import torch
 
 from overwatch.events import LogLine, Severity
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch, Ranks
 from overwatch_rl.algorithms.ppo import PPO
-from overwatch_rl.algorithms.ranks import Ranks
 from overwatch_rl.algorithms.table import kind_of
 from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
@@ -147,7 +146,7 @@ def _planned(algorithm: PPO, batch: Batch, reporter: Reporter, ranks: Ranks) -> 
     """Choose the plan by which the algorithm computes from now on, and report it; the search's numbers."""
     minibatches = algorithm.config.minibatches
     tuned = choose(algorithm, batch, PLAN_S, time.process_time, minibatches=minibatches, ranks=ranks)
-    algorithm.follow(tuned.plan)
+    algorithm.apply_plan(tuned.plan)
     if tuned.table:
         message = "; ".join(f"{name} {value}" for name, value in tuned.words().items())
         line = LogLine(at=time.time_ns(), severity=Severity.INFO, message=message, subsystem="warm-up")

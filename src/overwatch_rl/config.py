@@ -6,7 +6,7 @@ cores. Raises `ValueError` naming the value and the fix.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
@@ -15,8 +15,7 @@ import torch
 from overwatch.extras import TENSORBOARD
 from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.algorithms.ppo import PPOConfig
-from overwatch_rl.algorithms.returns import ReturnsConfig
-from overwatch_rl.algorithms.table import ALGORITHMS, AlgorithmConfig, Kind, kind_of
+from overwatch_rl.algorithms.table import ALGORITHMS, NAMES, AlgorithmConfig, Kind, kind_of
 from overwatch_rl.settings import changed
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.distributed import Place
@@ -53,7 +52,7 @@ PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
             entropy_coef=0.02,
             value_clip=0.2,
             popart=True,
-            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+            gamma=0.99,
         ),
     ),
     "goodhart:small": Preset(
@@ -64,7 +63,7 @@ PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
             learning_rate=1e-3,
             entropy_coef=0.02,
             popart=True,
-            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+            gamma=0.99,
         ),
     ),
     "gym": Preset(
@@ -74,7 +73,7 @@ PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
             logit_scale=1.0,
             learning_rate=1e-3,
             entropy_coef=0.01,
-            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+            gamma=0.99,
         ),
     ),
 }
@@ -171,7 +170,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     learned = _learned(flags, kind, preset.learned)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
-    own = _discounted(flags, kind.discount(learned))
+    own = _discounted(flags, learned.gamma)
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
     bound = kind.rows_at_least
     is_whole = kind.has_memory(learned)
@@ -330,31 +329,9 @@ def _learned(flags: TrainFlags, kind: Kind, preset: AlgorithmConfig) -> Algorith
         raise ValueError(
             f"--{strange[0].replace('_', '-')} is a setting of another algorithm than {name}; leave it out"
         )
-    typed: dict[str, Any] = {}
-    for flag, path in kind.flags.items():
-        if given[flag] is not None:
-            _put(typed, preset, path, given[flag])
-    found: Any = replace(preset, **typed)
-    plain: dict[str, str] = {}
-    for word, value in named_values(f"--{name}", flags["own"].get(name, ())).items():
-        part, dot, leaf = word.partition(".")
-        inner = getattr(found, part, None)
-        if not is_dataclass(inner):
-            plain[word] = value
-        elif not dot:
-            parts = " or ".join(f"{part}.{field.name}" for field in fields(inner))
-            raise ValueError(f"{name}.{part} is {value!r}; write {parts}")
-        else:
-            found = replace(found, **{part: changed(inner, {leaf: value}, f"{name}.{part}")})
-    return cast("AlgorithmConfig", changed(found, plain, name))
-
-
-def _put(typed: dict[str, Any], preset: object, path: tuple[str, ...], value: object) -> None:
-    """Have `typed` hold a value at a place of a config, beside what the preset has there."""
-    first, *rest = path
-    if rest:
-        value = replace(typed.get(first) or getattr(preset, first), **{rest[0]: value})
-    typed[first] = value
+    typed = {NAMES.get(flag, flag): given[flag] for flag in kind.flags if given[flag] is not None}
+    plain = named_values(f"--{name}", flags["own"].get(name, ()))
+    return changed(replace(preset, **typed), plain, name)
 
 
 def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:

@@ -15,9 +15,9 @@ import msgspec
 import torch
 
 from overwatch.objects.store import is_remote
-from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.common import Plan
+from overwatch_rl.algorithms.table import NAMES, kind_of
 from overwatch_rl.algorithms.table import kept as kept_algorithm
-from overwatch_rl.algorithms.table import kind_of
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_settings, world_settings
@@ -117,7 +117,7 @@ def go_on(trainer: Trainer[Any], checkpoint: Checkpoint, *, is_first: bool = Tru
     World and draws in a checkpoint are the first rank's: another rank begins new episodes of its own, since
     with the first one's it would collect the same again.
     """
-    trainer.algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
+    trainer.algorithm.apply_plan(msgspec.convert(checkpoint.state.plan, Plan))
     try:
         position = position_of(checkpoint)
         trainer.go_on(position if is_first else replace(position, own={}, world={}))
@@ -161,7 +161,7 @@ def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any
 
 def _leaves(algorithm: str) -> dict[str, tuple[str, ...]]:
     """Flags that may not differ, with the place of each in the configuration."""
-    own = {flag: (algorithm, *path) for flag, path in kind_of(algorithm).flags.items()}
+    own = {flag: (algorithm, NAMES.get(flag, flag)) for flag in kind_of(algorithm).flags}
     return _LEAVES | own
 
 

@@ -16,12 +16,13 @@ Shape letters, on every field that holds a tensor:
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from overwatch.events import Event, MetricInfo
+if TYPE_CHECKING:
+    from overwatch.events import Event, MetricInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,7 @@ class WorldSpec:
     """What a world is, before its first step."""
 
     task: str
-    metric: MetricInfo
+    metric: "MetricInfo"
     """The task's own measure, in the column `metric`."""
     reward_mode: str
     observation: ObservationSpec
@@ -240,7 +241,7 @@ class Step:
     final: Tensor | None = None  # N S, before the reset; None in worlds that never truncate
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """What telemetry and `WorldSpec.summary` see of the step, N or N K each; the same names at every step."""
-    facts: tuple[Event, ...] = ()
+    facts: "tuple[Event, ...]" = ()
     """What happened once, on the host; a batched world has none."""
 
 
@@ -322,7 +323,7 @@ class Reporter(Protocol):
         """Report one update, from 1, by short catalogue name; a number that is undefined is absent."""
         ...
 
-    def fact(self, event: Event) -> None:
+    def fact(self, event: "Event") -> None:
         """Report what happened once: a checkpoint, an early stop, an ended curriculum."""
         ...
 

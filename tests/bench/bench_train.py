@@ -30,8 +30,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch, Plan
 from overwatch_rl.algorithms.networks import Conv
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.tower import Tower, TowerConfig, start_tower
@@ -116,8 +115,8 @@ def _grid(made: PPO, rows: Batch) -> Plan:
 
 
 def _update(made: PPO, rows: Batch, plan: Plan) -> Callable[[], object]:
-    twin = made.twin()
-    twin.follow(plan)
+    twin = made.clone()
+    twin.apply_plan(plan)
     return lambda: twin.update(rows)
 
 
@@ -193,7 +192,7 @@ def _elsewhere(plan: Plan, rows: int) -> tuple[float, float]:
     envs = rows // STEPS * 4
     world = make("goodhart", WorldConfig(num_envs=envs))
     made = PPO(world.spec, PPOConfig(network="conv", popart=True, value_clip=0.2), seed=0)
-    made.follow(plan)
+    made.apply_plan(plan)
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"OVERWATCH_SPOOL_DIR": folder, "OVERWATCH_QUIET": "1"}
         tower = start_tower(TowerConfig(endpoint="http://127.0.0.1:1"), world.spec, envs, {})
@@ -255,7 +254,7 @@ def _network_s(made: PPO) -> Iterator[list[float]]:
         return measured
 
     backward = torch.autograd.backward
-    made.outputs = timed(made.outputs)  # type: ignore[method-assign,assignment]  # measured from outside
+    made.policy.forward = timed(made.policy.forward)  # type: ignore[method-assign]  # measured from outside
     made._step = timed(made._step)  # type: ignore[method-assign,assignment]
     torch.autograd.backward = timed(backward)  # type: ignore[assignment]
     try:

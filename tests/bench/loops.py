@@ -85,7 +85,7 @@ def _sb3(updates: int) -> Loop:
     model = stable_baselines3.PPO(
         "MlpPolicy", make_vec_env("CartPole-v1", n_envs=PRESET.envs, seed=0), n_steps=PRESET.steps,
         batch_size=PRESET.envs * PRESET.steps // recipe.minibatches, n_epochs=recipe.epochs,
-        learning_rate=recipe.learning_rate, gamma=recipe.returns.gamma, gae_lambda=recipe.returns.lam,
+        learning_rate=recipe.learning_rate, gamma=recipe.gamma, gae_lambda=recipe.gae_lambda,
         clip_range=recipe.clip, ent_coef=recipe.entropy_coef, vf_coef=recipe.value_coef,
         max_grad_norm=recipe.max_grad_norm, seed=0, device="cpu",
         policy_kwargs={"net_arch": {"pi": [HIDDEN, HIDDEN], "vf": [HIDDEN, HIDDEN]}},
@@ -105,8 +105,8 @@ def _apart(updates: int) -> Iterator[Loop | str]:
         | {
             "envs": PRESET.envs,
             "steps": PRESET.steps,
-            "gamma": recipe.returns.gamma,
-            "lam": recipe.returns.lam,
+            "gamma": recipe.gamma,
+            "lam": recipe.gae_lambda,
         }
     )
     for name in PEERS:

@@ -17,10 +17,10 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.algorithms.networks import HIDDEN, Encoder
 from overwatch_rl.algorithms.ppo import PPOConfig
+from overwatch_rl.training import diagnostics
 from overwatch_rl.training.collector import Episodes
 from overwatch_rl.types import Factored, ObservationSpec, Step
 from overwatch_rl.worlds.base import World
@@ -122,8 +122,8 @@ def learner(env: Wrapped, world: World, recipe: PPOConfig, *, seed: int, steps: 
         n_steps=steps,
         batch_size=env.num_envs * steps // recipe.minibatches,
         n_epochs=recipe.epochs,
-        gamma=recipe.returns.gamma,
-        gae_lambda=recipe.returns.lam,
+        gamma=recipe.gamma,
+        gae_lambda=recipe.gae_lambda,
         clip_range=recipe.clip,
         ent_coef=recipe.entropy_coef,
         vf_coef=recipe.value_coef,

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms import ppo
-from overwatch_rl.algorithms.ppo import PPO
-from overwatch_rl.algorithms.returns import ReturnsConfig, advantages
+from overwatch_rl.algorithms.ppo import PPO, advantages
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.types import Observation, Rollout
@@ -73,8 +72,10 @@ def returns(arm: Arm, seed: int, updates: int = UPDATES) -> list[float]:
     return found
 
 
-def _whole(rollout: Rollout, following: Tensor, config: ReturnsConfig, _trust: object = None) -> Tensor:
-    return advantages(rollout, following, config)
+def _whole(
+    rollout: Rollout, following: Tensor, gamma: float, gae_lambda: float, _rho: object = None
+) -> Tensor:
+    return advantages(rollout, following, gamma, gae_lambda)
 
 
 def _mean_return(collector: Collector) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from overwatch.events import Event
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.trainer import Trainer, TrainerConfig

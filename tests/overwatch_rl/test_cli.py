@@ -229,7 +229,7 @@ def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path
         {"slots": "2", "gamma": 0.75},
         0.001,
     )
-    assert config["ppo"]["returns"]["gamma"] == 0.75
+    assert config["ppo"]["gamma"] == 0.75
     assert (config["ppo"]["anneal_updates"], config["ppo"]["normalise_observations"]) == (3, True)
 
 

@@ -32,12 +32,12 @@ def _settings(*ppo: str) -> TrainSettings:
 
 def test_settings_of_ppo_without_a_flag_are_read_as_their_kind() -> None:
     """Numbers, truths, `none`, and how advantages are estimated; the run declares them."""
-    words = ("max_grad_norm=2", "popart=true", "anneal_updates=7", "value_clip=none", "returns.gamma=0.5")
+    words = ("max_grad_norm=2", "popart=true", "anneal_updates=7", "value_clip=none", "gamma=0.5")
     settings = _settings(*words)
     ppo = settings.learned
 
     assert (ppo.max_grad_norm, ppo.popart, ppo.anneal_updates, ppo.value_clip) == (2.0, True, 7, None)
-    assert (ppo.returns.gamma, ppo.returns.lam) == (0.5, _settings().learned.returns.lam)
+    assert (ppo.gamma, ppo.gae_lambda) == (0.5, _settings().learned.gae_lambda)
     assert (settings.described["max_grad_norm"], settings.described["gamma"]) == ("2.0", "0.5")
 
 
@@ -47,8 +47,6 @@ def test_settings_of_ppo_without_a_flag_are_read_as_their_kind() -> None:
         ("clip", "--ppo 'clip' has no value"),
         ("clipp=1", "ppo has no setting 'clipp'; its settings are anneal_updates, clip"),
         ("clip=x", "ppo.clip is 'x'; use a number"),
-        ("returns.gama=1", "ppo.returns has no setting 'gama'; its settings are gamma"),
-        ("returns=1", "ppo.returns is '1'; write returns.gamma"),
     ],
 )
 def test_a_setting_of_ppo_that_is_wrong_is_named(word: str, error: str) -> None:
@@ -107,13 +105,13 @@ def test_the_learners_own_settings_are_flags() -> None:
     ppo, described = train_settings(flags).learned, train_settings(flags).described
     plain = train_settings(given(world="gym:CartPole-v1"))
 
-    assert (ppo.returns.gamma, ppo.returns.lam) == (0.9, 0.95)
+    assert (ppo.gamma, ppo.gae_lambda) == (0.9, 0.95)
     assert (ppo.anneal_updates, ppo.normalise_observations) == (7, True)
     assert [described[name] for name in ("gamma", "anneal_updates", "normalise_observations")] == [
         "0.9", "7", "True",
     ]  # fmt: skip
     kept = plain.learned
-    assert (kept.returns.gamma, kept.anneal_updates, kept.normalise_observations) == (0.99, None, False)
+    assert (kept.gamma, kept.anneal_updates, kept.normalise_observations) == (0.99, None, False)
     assert plain.described["normalise_observations"] == "False"
 
 
@@ -122,7 +120,7 @@ def test_a_shaped_reward_has_the_discount_of_the_learner(settings: tuple[str, ..
     """One value for a run: the world is given the learner's, and may be given the same."""
     found = train_settings(given(world="goodhart:small", gamma=0.9, settings=settings))
 
-    assert (float(str(found.world_settings["gamma"])), found.learned.returns.gamma) == (0.9, 0.9)
+    assert (float(str(found.world_settings["gamma"])), found.learned.gamma) == (0.9, 0.9)
     assert train_settings(given(world="goodhart")).world_settings["gamma"] == 0.99
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch.objects.retrying import Patience
-from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.checkpoints.content import Retention, Saving
@@ -75,7 +75,7 @@ def training(updates: int, world_name: str = "morphogenesis") -> tuple[Trainer[B
     network, settings, plan = WORLDS[world_name]
     world = make(world_name, WorldConfig(num_envs=3), settings)
     algorithm = PPO(world.spec, PPOConfig(popart=True, target_kl=0.02, network=network), seed=5)
-    algorithm.follow(plan)
+    algorithm.apply_plan(plan)
     seen = Seen()
     return Trainer(
         world, algorithm, TrainerConfig(updates=updates, steps=STEPS, seed=5), seen, lambda: None

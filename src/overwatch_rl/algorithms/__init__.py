@@ -3,7 +3,7 @@
 from typing import Final
 
 OWN_SETTINGS: Final[dict[str, str]] = {
-    "ppo": "A setting of PPO that has no flag of its own, as max_grad_norm=10 or returns.gamma=0.9; may be "
+    "ppo": "A setting of PPO that has no flag of its own, as max_grad_norm=10 or gae_lambda=0.9; may be "
     "repeated.",
     "dqn": "A setting of DQN, as capacity=50000 or epsilon_steps=20000; may be repeated.",
 }

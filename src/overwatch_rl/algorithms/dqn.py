@@ -1,8 +1,9 @@
 """Double DQN on transitions that are sampled again and again, by priority.
 
 Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device. A gradient that is not
-finite takes no step (`gate`). A step that terminated has no value after it; one whose episode was truncated,
-or goes on elsewhere, has that of the observation that followed. Must not know worlds, tables or telemetry.
+finite takes no step (PPO's gate). A step that terminated has no value after it; one whose episode was
+truncated, or goes on elsewhere, has that of the observation that followed. Must not know worlds, tables or
+telemetry.
 
 Sources: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van Hasselt et al. 2016,
 "Deep reinforcement learning with double Q-learning"; Schaul et al. 2016, "Prioritized experience replay",
@@ -19,14 +20,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Transitions
-from overwatch_rl.algorithms.gate import averaged, gated_step
-from overwatch_rl.algorithms.moments import below, load_moments, moments_of
+from overwatch_rl.algorithms.common import Adam, Alone, Plan, Ranks, below, load_moments, moments_of
 from overwatch_rl.algorithms.networks import action_values
-from overwatch_rl.algorithms.optimisers import Adam
-from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.algorithms.ppo import averaged, gated_step
 from overwatch_rl.types import Decision, Factored, Observation, WorldSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transitions:
+    """Single steps as they were sampled."""
+
+    observation: Tensor  # B S
+    actions: Tensor  # B int64
+    reward: Tensor  # B
+    next_observation: Tensor  # B S, of any value where terminated
+    terminated: Tensor  # B bool
+    weights: Tensor  # B, of importance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +119,7 @@ class DQN:
         self.steps = self.gradient_steps = 0
         """Env steps acted in, and gradient steps taken."""
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Raises `ValueError` for any but the plain plan."""
         if plan != Plan():
             raise ValueError(f"dqn computes by the plain plan only, not by {plan}")

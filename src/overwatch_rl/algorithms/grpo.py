@@ -1,7 +1,7 @@
 """Group relative policy optimisation: answers to one prompt are judged against one another, without a critic.
 
 Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device between the beginning and
-the end of an update. The gate is PPO's (`gate`). Must not know the task, the queue or telemetry.
+the end of an update. The gate is PPO's. Must not know the task, the queue or telemetry.
 
 Sources: Shao et al. 2024, "DeepSeekMath" (groups, the k3 penalty for leaving the reference); Yu et al. 2025,
 "DAPO" (the mean over tokens, so that each counts the same however long its answer); Hilton et al. 2021,
@@ -37,13 +37,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from overwatch_rl.algorithms import diagnostics
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.gate import averaged, gated_step
-from overwatch_rl.algorithms.moments import below, load_moments, moments_of
-from overwatch_rl.algorithms.optimisers import Adam
-from overwatch_rl.algorithms.ppo import k3
-from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.algorithms.common import (
+    Adam,
+    Alone,
+    Plan,
+    below,
+    load_moments,
+    moments_of,
+    of_advantages,
+    of_gradients,
+)
+from overwatch_rl.algorithms.ppo import averaged, gated_step, k3
 from overwatch_rl.types import Stats
 from overwatch_rl.undefined import UNDEFINED, ratio, where_defined
 
@@ -69,8 +73,8 @@ class GRPOConfig:
     """The most by which a token of an older policy may count."""
     max_grad_norm: float = 1.0
     """Gradients longer than this are shortened to it."""
-    recent: int = 8
-    """Versions of the weights that are kept to compare samplers with."""
+    recent: int = 1
+    """Versions before today's whose weights stay, to compare samplers with: so old answers may be."""
     shuffled: bool = False
     """A control that must not learn: advantages change places inside each group."""
 
@@ -78,9 +82,11 @@ class GRPOConfig:
         for name in ("learning_rate", "clip", "weight_cap", "max_grad_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
-        for name in ("epochs", "minibatches", "recent"):
+        for name in ("epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.recent < 0:
+            raise ValueError(f"recent is {self.recent}; use 0 or more")
         if not 0 <= self.reference_coef < math.inf:
             raise ValueError(f"reference_coef is {self.reference_coef}; use 0 or more")
 
@@ -195,21 +201,6 @@ def sampler_weights(batch: Batch) -> Tensor:
     return apart.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
 
 
-def of_sampler(batch: Batch, same: Tensor) -> Stats:
-    """same: B S, log-probabilities of the weights that an answer names; `UNDEFINED` where those are gone."""
-    weights, live = sampler_weights(batch), batch.live
-    count = live.sum()
-    mean = (weights * live).sum() / count
-    known = (live > 0) & (same != UNDEFINED)
-    apart = torch.where(known, batch.behaviour - same, 0.0)
-    return {
-        "sampler_weight": where_defined(count > 0, mean),
-        "sampler_ess": where_defined(count > 0, mean.square() / ((weights.square() * live).sum() / count)),
-        "sampler_kl": ratio(apart.sum(), known.sum()),
-        "token_error": ratio(torch.where(known, apart.abs().exp(), 0.0).sum(), known.sum()),
-    }
-
-
 def of_scores(answers: Answers, std: Tensor, differ: Tensor) -> Stats:
     """Of answers and their groups; a group counts once, however many answers it has."""
     ones = torch.ones_like(answers.scores)
@@ -226,9 +217,7 @@ def of_scores(answers: Answers, std: Tensor, differ: Tensor) -> Stats:
 class GRPO:
     """A language model, the reference that it must not leave, and its optimiser."""
 
-    def __init__(
-        self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int, ranks: Ranks | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int) -> None:
         """`model`, from letters to logits, is beginning and reference; `version` is that of its weights."""
         self.config = config
         self.plan = Plan()
@@ -236,16 +225,14 @@ class GRPO:
         self.reference = copy.deepcopy(model).requires_grad_(requires_grad=False)
         self.version = version
         """Number of the weights that `policy` has now."""
-        self._ranks: Ranks = Alone() if ranks is None else ranks
+        self._recent: dict[int, dict[str, Tensor]] = {}
         self._parameters = list(model.parameters())
         self.device = self._parameters[0].device
         is_meta = self.device.type == "meta"
         self._optimizer = Adam(self._parameters, lr=config.learning_rate, fused=not is_meta, foreach=is_meta)
         self._order = None if is_meta else torch.Generator(self.device).manual_seed(seed + 1)
-        self._recent: dict[int, dict[str, Tensor]] = {}
-        self._remember()
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Compute by another plan from now on: there is only the plain one."""
         if plan != Plan():
             raise ValueError(f"the plan is {plan}; GRPO computes by the plain one only")
@@ -256,36 +243,36 @@ class GRPO:
         advantages, std, differ = group_advantages(rollout.scores, rollout.groups)
         if self.config.shuffled:
             advantages = shuffled_in_groups(advantages, rollout.groups, self._order)
-        chances = distribution(self.policy, rollout.tokens)
-        learned = rollout.learned.to(chances.dtype)
-        spread = -((chances.exp() * chances).sum(dim=2) * learned).sum()
-        of_advantages = diagnostics.of_advantages(advantages)
+        log_probs = distribution(self.policy, rollout.tokens)
+        learned = rollout.learned.to(log_probs.dtype)
+        spread = -((log_probs.exp() * log_probs).sum(dim=2) * learned).sum()
         batch = Batch(
             tokens=rollout.tokens,
             live=learned * differ[:, None],
             behaviour=rollout.behaviour,
-            proximal=log_probs_of(chances, rollout.tokens),
+            proximal=log_probs_of(log_probs, rollout.tokens),
             reference=log_probs_of(distribution(self.reference, rollout.tokens), rollout.tokens),
             advantages=advantages,
             stats={},
         )
-        everything = replace(batch, live=learned)
-        parts = [
-            of_scores(rollout, std, differ),
-            of_sampler(everything, self._by_version(rollout, batch.proximal)),
-            {name: where_defined(differ.any(), value) for name, value in of_advantages.items()},
-            {
-                "entropy_nats": ratio(spread, learned.sum()),
-                "entropy": ratio(spread / math.log(chances.shape[2] - 1), learned.sum()),
-                "data_age_updates": self._age(rollout.versions),
-            },
-        ]
-        return replace(batch, stats=diagnostics.merged(parts))
+        stats = of_scores(rollout, std, differ) | self._of_sampler(
+            replace(batch, live=learned), rollout.versions
+        )
+        stats |= {name: where_defined(differ.any(), one) for name, one in of_advantages(advantages).items()}
+        stats["entropy_nats"] = ratio(spread, learned.sum())
+        stats["entropy"] = ratio(spread / math.log(log_probs.shape[2] - 1), learned.sum())
+        return replace(batch, stats=stats)
 
     def update(self, batch: Batch) -> Stats:
         """Learn from one batch; the weights have another number afterwards."""
         config = self.config
         seen = _Seen()
+        self._recent[self.version] = {
+            name: value.clone() for name, value in self.policy.state_dict().items() if config.recent
+        }
+        while len(self._recent) > config.recent:
+            del self._recent[next(iter(self._recent))]
+        alone = Alone()
         open_gate = torch.zeros((), dtype=torch.bool, device=self.device)
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.tokens), generator=self._order, device=self.device)
@@ -298,18 +285,20 @@ class GRPO:
                 torch.autograd.backward(total / tokens.clamp(min=1))
                 # Without a token to learn from, momentum alone would move the weights.
                 is_empty = tokens == 0
-                gradients = averaged(self._parameters, self._ranks)
+                gradients = averaged(self._parameters, alone)
                 norms, norm = gated_step(
-                    self._optimizer, gradients, self._ranks, open_gate | is_empty, config.max_grad_norm
+                    self._optimizer, gradients, alone, open_gate | is_empty, config.max_grad_norm
                 )
                 seen.add(terms, tokens, norms, norm)
         self.version += 1
-        self._remember()
-        own = {
-            "learning_rate": torch.tensor(config.learning_rate),
-            "clip_range": torch.tensor(config.clip),
-        }
-        return diagnostics.merged([batch.stats, seen.stats(config), own])
+        return (
+            batch.stats
+            | seen.stats(config)
+            | {
+                "learning_rate": torch.tensor(config.learning_rate),
+                "clip_range": torch.tensor(config.clip),
+            }
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `reference.*`, `optimizer.*` (parameter, then moment), `version`, `order`."""
@@ -330,42 +319,43 @@ class GRPO:
             raise ValueError(f"these weights are of another model: {error}") from error
         load_moments(self._optimizer, self._parameters, state)
         self.version = int(state["version"])
+        self._recent.clear()
         if self._order is not None:
             self._order.set_state(state["order"].cpu())
-        self._recent.clear()
-        self._remember()
-
-    def renumber(self, version: int) -> None:
-        """Give the weights another number: a run that goes on uses none twice."""
-        self.version = version
-        self._recent.clear()
-        self._remember()
 
     def acting_keys(self) -> frozenset[str]:
         """Everything of the policy."""
         return frozenset(f"policy.{name}" for name in self.policy.state_dict())
 
-    def _remember(self) -> None:
-        kept = {name: value.detach().clone() for name, value in self.policy.state_dict().items()}
-        self._recent[self.version] = kept
-        while len(self._recent) > self.config.recent:
-            del self._recent[next(iter(self._recent))]
-
-    def _age(self, versions: tuple[int | None, ...]) -> Tensor:
+    def _of_sampler(self, batch: Batch, versions: tuple[int | None, ...]) -> Stats:
+        """How samplers differ from here, over every token that was drawn; B: the weights that drew each."""
+        weights, live = sampler_weights(batch), batch.live
+        count = live.sum()
+        mean, square = ((power * live).sum() / count for power in (weights, weights.square()))
         ages = [self.version - number for number in versions if number is not None]
-        return torch.tensor(sum(ages) / len(ages) if ages else UNDEFINED, device=self.device)
+        age = sum(ages) / len(ages) if ages else UNDEFINED
+        same = self._by_version(batch, versions)
+        known = (live > 0) & (same != UNDEFINED)
+        apart = torch.where(known, batch.behaviour - same, 0.0)
+        return {
+            "sampler_weight": where_defined(count > 0, mean),
+            "sampler_ess": where_defined(count > 0, mean.square() / square),
+            "sampler_kl": ratio(apart.sum(), known.sum()),
+            "token_error": ratio(torch.where(known, apart.abs().exp(), 0.0).sum(), known.sum()),
+            "data_age_updates": torch.tensor(age, device=live.device),
+        }
 
-    def _by_version(self, answers: Answers, proximal: Tensor) -> Tensor:
+    def _by_version(self, batch: Batch, versions: tuple[int | None, ...]) -> Tensor:
         """B S: log-probabilities of the weights that each answer names; `UNDEFINED` where those are gone."""
-        found = torch.full_like(proximal, UNDEFINED)
-        for number in {one for one in answers.versions if one in self._recent}:
-            rows = torch.tensor([row for row, one in enumerate(answers.versions) if one == number])
-            if number == self.version:
-                found[rows] = proximal[rows]
-                continue
-            tokens = answers.tokens[rows]
-            then = partial(functional_call, self.policy, self._recent[number])
-            found[rows] = log_probs_of(distribution(then, tokens), tokens)
+        found = torch.full_like(batch.proximal, UNDEFINED)
+        models: dict[int, Callable[[Tensor], Tensor]] = {
+            number: partial(functional_call, self.policy, weights) for number, weights in self._recent.items()
+        }
+        for number, model in (models | {self.version: self.policy}).items():
+            rows = torch.tensor([row for row, one in enumerate(versions) if one == number], dtype=torch.int64)
+            if len(rows):
+                tokens = batch.tokens[rows]
+                found[rows] = log_probs_of(distribution(model, tokens), tokens)
         return found
 
 
@@ -413,7 +403,7 @@ class _Seen:
         }
         return {
             **{name: mean(name) for name in means},
-            **diagnostics.of_gradients(norms, torch.stack(self._layers), live),
+            **of_gradients(norms, torch.stack(self._layers), live),
             **{name: where_defined(live.any(), value) for name, value in extremes.items()},
             "clip_fraction": ratio(
                 (columns["clip_fraction_up"] + columns["clip_fraction_down"]).sum(), tokens.sum()

@@ -1,4 +1,7 @@
-"""Proximal policy optimisation with a clipped surrogate, over any kind of action.
+"""Proximal policy optimisation with a clipped surrogate, over any kind of action: the whole of it.
+
+From top to bottom: settings, advantages (GAE, V-trace), the loss, PopArt, the gated step, and the update.
+Beside it are `policy`, which acts, and `common`: batches, ranks, and what each reported number means.
 
 Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device between the beginning and
 the end of an update. Whether a minibatch takes its step is decided on the device (the gate): a gradient that
@@ -13,53 +16,43 @@ A rollout with ages was collected by older policies. The policy of `prepare` is 
 which the clip and all KLs of an update refer; each row's policy loss is weighted by its probability over the
 collecting policy's, at most `importance_cap`; values are the current critic's, and targets V-trace's.
 
-The numbers, where there is a choice:
-
-- KL is k3, (ratio - 1) - ln ratio, on a log-ratio clamped to +-20, against the policy that collected.
-  `kl_divergence` averages over the heads that mattered causally; `kl_joint` takes the joint log-ratio. Both
-  are means over the minibatches of the last epoch that ran; `kl_max` is the worst `kl_divergence` of any
-  minibatch of the update.
-- Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
-  summed over heads, as a share of the same sum of ln(legal choices). Undefined where actions are continuous.
-- Where there are several heads, `entropy/HEAD`, `kl_divergence/HEAD`, `clip_fraction/HEAD` and
-  `ratio_max/HEAD` are those of one, over the rows that used it, the last two by the head's own ratio;
-  undefined where no row did. `grad_norm/HEAD` is that of the weights which give the head's logits.
-- `hidden_rms` is the root of the mean square of a recurrent policy's memory over all steps of the rollout.
-- The advantage is normalised in each minibatch, over all ranks, by the deviation of a whole population.
-  Losses, clip fractions and gradient norms (before clipping) are means over the minibatches that ran; value
-  losses are in the critic's units.
-- Explained variance is of the collecting policy's values before the update; undefined when returns do not
-  vary.
-
 A policy with memory (`networks.Recurrent`) learns from whole envs: a rollout has the memory before its first
 step, the update goes through all steps anew from there, and forgets where an episode begins. That memory was
 left by older weights; nothing is learned through the border of a rollout.
 
-Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update, or the memory of an env.
+Shape letters as in `types`: T, N, B, S, L, H, M; F places an env for final observations.
 """
 
 import copy
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from overwatch_rl.algorithms import diagnostics
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Batch, Sequences
-from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
-from overwatch_rl.algorithms.gate import averaged, gated_step
-from overwatch_rl.algorithms.minibatches import HIDDEN_SQUARE, Minibatches, Norms, Terms
-from overwatch_rl.algorithms.moments import below, laid_like, load_moments, moments_of
-from overwatch_rl.algorithms.networks import Encoder, Network, Recurrent, network
-from overwatch_rl.algorithms.optimisers import Adam
-from overwatch_rl.algorithms.ranks import Alone, Ranks
-from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
-from overwatch_rl.algorithms.statistics import Normaliser, PopArt, moments
+from overwatch_rl.algorithms.common import (
+    HIDDEN_SQUARE,
+    Adam,
+    Alone,
+    Batch,
+    Minibatches,
+    Norms,
+    Plan,
+    Ranks,
+    Sequences,
+    Terms,
+    below,
+    laid_like,
+    load_moments,
+    moments,
+    moments_of,
+    of_advantages,
+    of_staleness,
+    of_values,
+)
+from overwatch_rl.algorithms.policy import Evaluation, Gaussian, Policy
 from overwatch_rl.sync_points import sync_point
 from overwatch_rl.types import Decision, Factored, Observation, Rollout, Stats, WorldSpec
 
@@ -67,6 +60,10 @@ _LOG_RATIO_LIMIT: Final = 20.0
 _STOP_FACTOR: Final = 1.5
 _ADAM_EPS: Final = 1e-5
 _NO_SPREAD: Final = 1e-8
+_BETA_MIN: Final = 1e-3
+"""Least weight of the newest rollout in PopArt's moments."""
+_STD_MIN: Final = 1e-4
+"""Least deviation: returns that do not vary do not make the critic's scale vanish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +101,10 @@ class PPOConfig:
     """Whether vectors of floats are seen as deviations from their running mean."""
     importance_cap: float = 5.0
     """Most that a stale row's policy loss is weighted by."""
-    returns: ReturnsConfig = field(default_factory=ReturnsConfig)
-    """How advantages are estimated."""
+    gamma: float = 0.995
+    """Discount of one step."""
+    gae_lambda: float = 0.95
+    """Weight of longer estimates of the advantage; 0 is one step, 1 is the whole rollout."""
 
     def __post_init__(self) -> None:
         for name in ("logit_scale", "learning_rate", "clip", "max_grad_norm", "importance_cap"):
@@ -117,10 +116,52 @@ class PPOConfig:
         for name in ("entropy_coef", "value_coef"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; use a number from 0 to 1")
         for name in ("target_kl", "value_clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; use a number above 0, or leave it out")
+
+
+def next_values(rollout: Rollout, last: Tensor, final: Tensor | None) -> Tensor:
+    """T N: the value of what came after each step; 0 where the task ended.
+
+    `last`: N, values of the last observations; `final`: F N, values of the final observations that the
+    rollout keeps, `None` where it keeps none. An episode cut short (truncated) is continued by the value of
+    its final observation, never by that of the next episode's first.
+    """
+    following = torch.cat([rollout.values[1:], last[None]])
+    if final is not None and rollout.final_at is not None:
+        # Places that are empty point at a row behind the last, which is cut off again.
+        at_end = torch.zeros(len(following) + 1, *following.shape[1:], dtype=final.dtype, device=final.device)
+        at_end = at_end.scatter(0, rollout.final_at, final)[:-1]
+        following = torch.where(rollout.truncated, at_end.to(following.dtype), following)
+    return torch.where(rollout.terminated, 0.0, following)
+
+
+def advantages(
+    rollout: Rollout, following: Tensor, gamma: float, gae_lambda: float, rho: Tensor | None = None
+) -> Tensor:
+    """T N float: generalised advantage estimates; following: T N as of `next_values`.
+
+    `rho`: T N, the probability of each action under the policy that learns over that under the policy that
+    collected, at most 1: with it what follows a step is the V-trace target, of which `rho` times the
+    advantage is the distance from the value (both clips of the source are 1). Without it all are 1.
+
+    Sources: Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
+    estimation"; Espeholt et al. 2018, "IMPALA", section 4.1 and its remark 2 on lambda.
+    """
+    ended = rollout.terminated | rollout.truncated
+    deltas = rollout.rewards + gamma * following - rollout.values
+    carry = gamma * gae_lambda * (~ended).to(deltas.dtype)
+    estimates = torch.empty_like(deltas)
+    running = torch.zeros_like(deltas[0])
+    for step in reversed(range(len(deltas))):
+        estimates[step] = torch.addcmul(deltas[step], carry[step], running)
+        running = estimates[step] if rho is None else rho[step] * estimates[step]
+    return estimates
 
 
 def k3(log_ratio: Tensor) -> Tensor:
@@ -129,12 +170,12 @@ def k3(log_ratio: Tensor) -> Tensor:
     return clamped.expm1() - clamped
 
 
-def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tuple[Tensor, Terms]:
+def loss(evaluated: Evaluation, values: Tensor, batch: Batch, config: PPOConfig) -> tuple[Tensor, Terms]:
     """The clipped objective summed over rows, to be minimised, and its terms.
 
     `values` and the batch's are in the critic's units, advantages are normalised.
     """
-    log_ratio = judged.log_probs - batch.log_probs
+    log_ratio = evaluated.log_probs - batch.log_probs
     joint = log_ratio.sum(dim=1)
     ratio = joint.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
@@ -148,13 +189,13 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
         near = batch.values + (values - batch.values).clamp(-config.value_clip, config.value_clip)
         value_terms = torch.maximum(squared, (near - batch.returns).square())
         is_clipped = ((values - batch.values).abs() > config.value_clip).to(squared.dtype)
-    entropy = judged.entropy.sum(dim=1)
+    entropy = evaluated.entropy.sum(dim=1)
     total = surrogate + config.value_coef * value_terms - config.entropy_coef * entropy
     with torch.no_grad():
-        used = judged.used.to(log_ratio.dtype)
+        used = evaluated.used.to(log_ratio.dtype)
         kl = k3(log_ratio) * used
-        beyond = (log_ratio.clamp(max=_LOG_RATIO_LIMIT).expm1().abs() > config.clip) & judged.used
-        is_open = judged.used & (judged.possible > 0)
+        beyond = (log_ratio.clamp(max=_LOG_RATIO_LIMIT).expm1().abs() > config.clip) & evaluated.used
+        is_open = evaluated.used & (evaluated.possible > 0)
         sums = {
             "policy_loss": surrogate.sum(),
             "value_loss": value_terms.sum(),
@@ -168,18 +209,19 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
             "log_ratio_clamped": (joint.abs() > _LOG_RATIO_LIMIT).sum(),
             "value_clipped": is_clipped.sum(),
             "ratio_mean": ratio.sum(),
+            "entropy_nats": entropy.sum(),
         }
         heads = torch.stack(
             [
-                torch.where(is_open, judged.entropy, 0.0).sum(dim=0),
-                torch.where(is_open, judged.possible, 0.0).sum(dim=0),
-                is_open.sum(dim=0).to(judged.entropy.dtype),
+                torch.where(is_open, evaluated.entropy, 0.0).sum(dim=0),
+                torch.where(is_open, evaluated.possible, 0.0).sum(dim=0),
+                is_open.sum(dim=0).to(evaluated.entropy.dtype),
                 kl.sum(dim=0),
                 used.sum(dim=0),
                 beyond.sum(dim=0).to(kl.dtype),
             ]
         )
-        taken = judged.log_probs.sum(dim=1)
+        taken = evaluated.log_probs.sum(dim=1)
         most = {
             "ratio_max": ratio.max(),
             "ratio_min": -ratio.min(),
@@ -189,57 +231,122 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
         }
         if log_ratio.shape[1] > 1:
             own = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
-            most["ratio_max_of_heads"] = torch.where(judged.used, own, -torch.inf).amax(dim=0)
+            most["ratio_max_of_heads"] = torch.where(evaluated.used, own, -torch.inf).amax(dim=0)
     return total.sum(), Terms(
         sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most
     )
+
+
+class PopArt(nn.Module):
+    """Running mean and deviation of returns; a critic that predicts in their units.
+
+    Source: van Hasselt et al. 2016, "Learning values across many orders of magnitude"; the moments of Adam
+    are rescaled with the weights, so that the next step is the one it would have been.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.square: Tensor
+        self.count: Tensor
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("square", torch.ones((), dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))  # rollouts seen
+
+    def std(self) -> Tensor:
+        """Scalar float64, the deviation that values are measured in."""
+        return (self.square - self.mean.square()).clamp(min=_STD_MIN**2).sqrt()
+
+    def raw(self, values: Tensor) -> Tensor:
+        """From the critic's units to returns."""
+        return values * self.std().to(values.dtype) + self.mean.to(values.dtype)
+
+    def scaled(self, returns: Tensor) -> Tensor:
+        """From returns to the critic's units."""
+        return (returns - self.mean.to(returns.dtype)) / self.std().to(returns.dtype)
+
+    @torch.no_grad()
+    def update(
+        self, returns: Tensor, value: nn.Linear, optimizer: torch.optim.Optimizer, ranks: Ranks
+    ) -> None:
+        """Move to the returns of a rollout, B, and keep what the critic predicts unchanged.
+
+        Returns that are not finite move nothing. `value` is the critic's last layer.
+        """
+        _, mean, variance = moments(returns, ranks)
+        square = variance + mean.square()
+        go = torch.isfinite(square)
+        beta = torch.clamp(1.0 / (self.count + 1.0), min=_BETA_MIN)
+        before_mean, before_std = self.mean.clone(), self.std()
+        # `where`, since NaN times a weight of zero is NaN.
+        self.mean += torch.where(go, beta * (mean - self.mean), 0.0)
+        self.square += torch.where(go, beta * (square - self.square), 0.0)
+        self.count += go
+        std = self.std()
+        ratio = (before_std / std).to(value.weight.dtype)
+        value.weight *= ratio
+        shifted = (before_std * value.bias.double() + before_mean - self.mean) / std
+        value.bias.copy_(torch.where(go, shifted, value.bias.double()))
+        for parameter in (value.weight, value.bias):
+            kept = optimizer.state.get(parameter, {})
+            if "exp_avg" in kept:
+                kept["exp_avg"] *= ratio
+                kept["exp_avg_sq"] *= ratio.square()
+
+
+def averaged(parameters: Sequence[Tensor], ranks: Ranks) -> list[Tensor]:
+    """The gradient of each parameter over all ranks, in place; zero where it has none."""
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+    ranks.average(gradients)
+    return gradients
+
+
+@torch.no_grad()
+def gated_step(
+    optimizer: torch.optim.Optimizer, gradients: list[Tensor], ranks: Ranks, stopped: Tensor,
+    max_grad_norm: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Clip `averaged` gradients and step unless the gate is shut; the norm of each before, and of all."""
+    norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
+    norm = torch.linalg.vector_norm(norms)
+    torch._foreach_mul_(gradients, (max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+    if not norm.is_meta:
+        skip = ranks.any(stopped | ~torch.isfinite(norm))
+        optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # read by the fused step
+    optimizer.step()
+    return norms, norm
 
 
 class PPO:
     """A policy, its critic and their optimiser."""
 
     def __init__(
-        self,
-        spec: WorldSpec,
-        config: PPOConfig,
-        *,
-        seed: int,
-        device: str = "cpu",
+        self, spec: WorldSpec, config: PPOConfig, *, seed: int, device: str = "cpu",
         ranks: Ranks | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Raises `ValueError` when the network or the normaliser does not fit the world."""
         self.config = config
-        self.plan = Plan()
         self.device = torch.device(device)
         self._ranks: Ranks = Alone() if ranks is None else ranks
-        init = torch.Generator().manual_seed(seed)
-        made = network(config.network, spec.observation, spec.action, init)
-        self.network = cast("Network", made.to(self.device))
-        self._recurrent = made if isinstance(made, Recurrent) else None
-        self.actions: Distribution = distribution(spec.action, config.logit_scale)
+        self.policy = Policy(
+            spec, config.network, logit_scale=config.logit_scale, seed=seed,
+            is_normalised=config.normalise_observations,
+        )  # fmt: skip
         self.popart = PopArt()
-        parts = {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
-        self.normaliser: Normaliser | None = None
-        if config.normalise_observations:
-            parts["normaliser"] = self.normaliser = _normaliser(spec)
-        self.policy = nn.ModuleDict(parts).to(self.device)
+        self.policy.add_module("popart", self.popart)
+        self.policy.to(self.device)
+        self.network, self.actions, self.normaliser = (
+            self.policy.network, self.policy.actions, self.policy.normaliser
+        )  # fmt: skip
         self._ranks.share([value.detach() for value in self.policy.state_dict().values()])
         self._parameters = list(self.policy.parameters())
         self._rate = config.learning_rate
         self._updates = 0
-        self._optimizer = Adam(
-            self._parameters,
-            lr=torch.tensor(config.learning_rate, device=self.device)
-            if self._is_gated
-            else config.learning_rate,
-            eps=_ADAM_EPS,
-            fused=self._is_gated,
-            foreach=not self._is_gated,
-        )
-        self._order = (
-            None if self.device.type == "meta" else torch.Generator(self.device).manual_seed(seed + 1)
-        )
-        self._forward: Callable[[Tensor], tuple[Tensor, Tensor]] = self.network
+        # The gate needs the fused optimiser, which tensors without values have not.
+        is_gated = self.device.type != "meta"
+        rate = torch.tensor(self._rate, device=self.device) if is_gated else self._rate
+        self._optimizer = Adam(self._parameters, lr=rate, eps=_ADAM_EPS, fused=is_gated, foreach=not is_gated)
+        self._order = torch.Generator(self.device).manual_seed(seed + 1) if is_gated else None
         named = spec.action.heads if isinstance(spec.action, Factored) else ()
         self._heads = tuple(head.name for head in named) if len(named) > 1 else ()
         self._last_layers = [
@@ -247,88 +354,46 @@ class PPO:
         ]
 
     @property
-    def _is_gated(self) -> bool:
-        """Whether there is a fused optimiser; on tensors without values there is none."""
-        return self.device.type != "meta"
+    def plan(self) -> Plan:
+        """How it computes now."""
+        return self.policy.plan
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Compute by another plan from now on; the weights stay as they are."""
-        self.plan = plan
-        layout = torch.channels_last if plan.channels_last else torch.contiguous_format
-        for module in self.policy.modules():
-            if isinstance(module, Encoder):
-                module.layout = layout
-            elif isinstance(module, nn.Conv2d):
-                module.weight.data = module.weight.data.contiguous(memory_format=layout)
-        for parameter, kept in self._optimizer.state.items():
+        self.policy.apply_plan(plan)
+        for parameter, state in self._optimizer.state.items():
             # The fused step walks through memory: moments lie as their weights do.
-            for name, value in kept.items():
-                kept[name] = laid_like(parameter, value)
-        self._forward = torch.compile(self.network) if plan.is_compiled else self.network
+            for name, value in state.items():
+                state[name] = laid_like(parameter, value)
 
-    def twin(self) -> "PPO":
+    def clone(self) -> "PPO":
         """A copy of everything that learning changes, alone, which shares nothing with this one."""
-        memo: dict[int, object] = {id(self._ranks): Alone()}
+        # What is compiled is bound to its own weights.
+        memo: dict[int, object] = {id(self._ranks): Alone(), id(self.policy.compiled): ()}
         if self._order is not None:
-            order = torch.Generator(self.device)
+            memo[id(self._order)] = order = torch.Generator(self.device)
             order.set_state(self._order.get_state())
-            memo[id(self._order)] = order
-        if self.plan.is_compiled:
-            memo[id(self._forward)] = self.network  # what is compiled is bound to its own weights
         made = copy.deepcopy(self, memo)
-        made.follow(made.plan)
+        made.apply_plan(self.plan)
         return made
 
-    def probe(self, batch: Batch) -> None:
+    def benchmark_backward(self, batch: Batch) -> None:
         """Compute the gradients of a batch as of one minibatch, and take no step."""
         self._optimizer.zero_grad(set_to_none=True)
         self._backward(self._scaled(batch), len(batch))
-
-    def outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """B L and B, in the critic's units, in the plan's precision; of first steps where there is memory."""
-        seen = features if self.normaliser is None else self.normaliser(features)
-        with self._precision():
-            return self._forward(seen)
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.plan.precision == "fp32":
-            return nullcontext()
-        kind = "cpu" if self.device.type == "meta" else self.device.type
-        return torch.autocast(kind, dtype=torch.bfloat16)
-
-    def _unrolled(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `outputs`, of T B S step by step with a memory: T B L, T B, and the memory after each, T B M."""
-        if self._recurrent is None:
-            raise AssertionError(f"network {self.config.network!r} has no memory")
-        seen = features if self.normaliser is None else self.normaliser(features)
-        with self._precision():
-            return self._recurrent.unroll(seen, memory, begins)
-
-    def _now(self, features: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """One step: B L, B, and the memory after it, B M or none."""
-        if self._recurrent is None:
-            return *self.outputs(features), None
-        rows = len(features)
-        if memory is None:
-            memory = torch.zeros(rows, self._recurrent.num_memory, device=self.device)
-        begins = torch.zeros(1, rows, dtype=torch.bool, device=self.device)
-        outputs, values, memories = self._unrolled(features[None], memory, begins)
-        return outputs[0], values[0], memories[0]
 
     @torch.inference_mode()
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Decision:
         """Actions with their log-probabilities and values; drawn, or the likeliest."""
-        outputs, values, memory = self._now(observation.features, observation.memory)
+        outputs, values, memory = self.policy.step(observation.features, observation.memory)
         sampled = self.actions.sample(outputs, observation.mask, generator, greedy=greedy)
+        choices = None if sampled.ops is None else sampled.ops.exp()
         return Decision(
-            actions=sampled.actions,
-            log_probs=sampled.log_probs,
-            values=self._raw(values),
-            choices=None if sampled.ops is None else sampled.ops.exp(),
+            actions=sampled.actions, log_probs=sampled.log_probs, values=self._raw(values), choices=choices,
             memory=memory,
-        )
+        )  # fmt: skip
 
     @torch.no_grad()
     def prepare(self, rollout: Rollout) -> Batch:
@@ -336,50 +401,41 @@ class PPO:
 
         Raises `ValueError` where a policy with memory is given what older policies collected.
         """
-        stale: Stats = {}
+        config = self.config
         sequences = self._sequences(rollout)
-        log_ratio = trust = None
+        log_ratio = rho = weights = None
+        stats: Stats = {}
         if rollout.age is not None:
-            rollout, log_ratio = self._judged_again(rollout)
-            trust = log_ratio.exp().clamp(max=1.0)
-            stale = diagnostics.of_staleness(log_ratio.flatten(), self.config.importance_cap)
-        last = self._raw(self._now(rollout.last.features, rollout.last.memory)[1])
-        final = None
-        if rollout.final is not None and rollout.final_at is not None:
-            left = None if sequences is None else self._left(rollout.features, sequences, rollout.final_at)
-            values = self._now(rollout.final.flatten(0, 1), left)[1]
-            final = self._raw(values).view(rollout.final.shape[:2])
-        following = following_values(rollout, last, final)
-        ahead = advantages(rollout, following, self.config.returns, trust)
-        td_errors = rollout.rewards + self.config.returns.gamma * following - rollout.values
-        returns = (ahead if trust is None else trust * ahead) + rollout.values
-        if self.config.popart:
+            rollout, log_ratio = self._evaluated_again(rollout)
+            rho, weights = log_ratio.exp().clamp(max=1.0), log_ratio.flatten().exp()
+            stats = of_staleness(log_ratio.flatten(), config.importance_cap)
+        following = next_values(rollout, *self._values_beyond(rollout, sequences))
+        ahead = advantages(rollout, following, config.gamma, config.gae_lambda, rho)
+        td_errors = rollout.rewards + config.gamma * following - rollout.values
+        returns = (ahead if rho is None else rho * ahead) + rollout.values
+        if config.popart:
             self.popart.update(returns.flatten(), self.network.value, self._optimizer, self._ranks)
+        features = rollout.features.flatten(0, 1)
+        stats |= of_advantages(ahead.flatten())
+        stats |= of_values(rollout.values.flatten(), returns.flatten(), td_errors.flatten())
+        if self.normaliser is not None:
+            stats |= self.normaliser.report(features)
         return Batch(
-            features=rollout.features.flatten(0, 1),
+            features=features,
             mask=None if rollout.mask is None else rollout.mask.flatten(0, 1),
             actions=rollout.actions.flatten(0, 1),
             log_probs=rollout.log_probs.flatten(0, 1),
             values=rollout.values.flatten(),
             advantages=ahead.flatten(),
             returns=returns.flatten(),
-            weights=None
-            if log_ratio is None
-            else log_ratio.flatten().exp().clamp(max=self.config.importance_cap),
+            weights=None if weights is None else weights.clamp(max=config.importance_cap),
             sequences=sequences,
-            stats=diagnostics.merged(
-                [
-                    stale,
-                    diagnostics.of_advantages(ahead.flatten()),
-                    diagnostics.of_values(rollout.values.flatten(), returns.flatten(), td_errors.flatten()),
-                    {} if self.normaliser is None else self.normaliser.report(rollout.features.flatten(0, 1)),
-                ]
-            ),
+            stats=stats,
         )
 
     def _sequences(self, rollout: Rollout) -> Sequences | None:
         """Where its episodes begin, and from which memory it starts; `None` without one."""
-        if self._recurrent is None:
+        if self.policy.num_memory is None:
             return None
         if rollout.age is not None:
             raise ValueError(
@@ -389,21 +445,28 @@ class PPO:
         ended = rollout.terminated | rollout.truncated
         memory = rollout.memory
         if memory is None:
-            memory = torch.zeros(ended.shape[1], self._recurrent.num_memory, device=self.device)
+            memory = torch.zeros(ended.shape[1], self.policy.num_memory, device=self.device)
         return Sequences(begins=torch.cat([torch.zeros_like(ended[:1]), ended[:-1]]), memory=memory)
 
-    def _left(self, features: Tensor, sequences: Sequences, at: Tensor) -> Tensor:
-        """The memory after the steps `at` (F N; any where T), as FN M; features: T N S."""
-        memories = self._unrolled(features, sequences.memory, sequences.begins)[2]
-        places = at.clamp(max=len(memories) - 1)[..., None].expand(-1, -1, memories.shape[2])
-        return memories.gather(0, places).flatten(0, 1)
+    def _values_beyond(self, rollout: Rollout, sequences: Sequences | None) -> tuple[Tensor, Tensor | None]:
+        """N, values of the last observations, and F N, of the final ones that the rollout keeps."""
+        last = self._raw(self.policy.step(rollout.last.features, rollout.last.memory)[1])
+        if rollout.final is None or rollout.final_at is None:
+            return last, None
+        left = None
+        if sequences is not None:
+            memories = self.policy.unroll(rollout.features, sequences.memory, sequences.begins)[2]
+            places = rollout.final_at.clamp(max=len(memories) - 1)[..., None]
+            left = memories.gather(0, places.expand(-1, -1, memories.shape[2])).flatten(0, 1)
+        values = self.policy.step(rollout.final.flatten(0, 1), left)[1]
+        return last, self._raw(values).view(rollout.final.shape[:2])
 
-    def _judged_again(self, rollout: Rollout) -> tuple[Rollout, Tensor]:
+    def _evaluated_again(self, rollout: Rollout) -> tuple[Rollout, Tensor]:
         """With log-probabilities and values of now; and how far they moved, T N, joint and clamped."""
-        outputs, values = self.outputs(rollout.features.flatten(0, 1))
+        outputs, values = self.policy(rollout.features.flatten(0, 1))
         mask = None if rollout.mask is None else rollout.mask.flatten(0, 1)
-        judged = self.actions.judge(outputs, mask, rollout.actions.flatten(0, 1))
-        log_probs = judged.log_probs.view_as(rollout.log_probs)
+        evaluated = self.actions.evaluate(outputs, mask, rollout.actions.flatten(0, 1))
+        log_probs = evaluated.log_probs.view_as(rollout.log_probs)
         log_ratio = (log_probs - rollout.log_probs).sum(dim=-1).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
         again = replace(rollout, log_probs=log_probs, values=self._raw(values).view_as(rollout.values))
         return again, log_ratio
@@ -431,10 +494,10 @@ class PPO:
         self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
-            order = torch.randperm(batch.units, generator=self._order, device=self.device)
-            for units in order.tensor_split(config.minibatches):
+            order = torch.randperm(batch.num_samples, generator=self._order, device=self.device)
+            for drawn in order.tensor_split(config.minibatches):
                 self._optimizer.zero_grad(set_to_none=True)
-                minibatch = scaled.drawn(units)
+                minibatch = scaled.drawn(drawn)
                 terms = self._backward(minibatch, len(minibatch))
                 seen.add(terms, len(minibatch), self._step(stopped), ~stopped)
             if config.target_kl is not None and epoch + 1 < config.epochs:
@@ -445,11 +508,10 @@ class PPO:
                         if bool(stopped):
                             break
         self._updates += 1
-        stats = diagnostics.merged([batch.stats, seen.stats()])
+        stats = batch.stats | seen.stats()
         stats["clip_range"] = torch.full((), config.clip, device=self.device)
-        stats["learning_rate"] = torch.as_tensor(
-            self._optimizer.param_groups[0]["lr"], device=self.device
-        ).clone()
+        rate = self._optimizer.param_groups[0]["lr"]
+        stats["learning_rate"] = rate + torch.zeros((), device=self.device)
         if self.normaliser is not None:
             self.normaliser.update(batch.features, self._ranks)
         if isinstance(self.actions, Gaussian):
@@ -478,12 +540,12 @@ class PPO:
         _, mean, variance = moments(minibatch.advantages, self._ranks)
         spread = variance.sqrt() + _NO_SPREAD
         found: Terms | None = None
-        for chunk in minibatch.chunks(self.plan.chunk):
+        for chunk in minibatch.chunks(self.policy.plan.chunk):
             # In float64: equal advantages then differ from their mean by nothing.
             part = replace(chunk, advantages=((chunk.advantages - mean) / spread).float())
-            outputs, values, memory = self._outputs_of(chunk)
-            judged = self.actions.judge(outputs, chunk.mask, chunk.actions)
-            total, terms = loss(judged, values, part, self.config)
+            outputs, values, memory = self.policy.outputs_of(chunk)
+            evaluated = self.actions.evaluate(outputs, chunk.mask, chunk.actions)
+            total, terms = loss(evaluated, values, part, self.config)
             if memory is not None:
                 terms.sums[HIDDEN_SQUARE] = memory.detach().square().mean(dim=-1).sum()
             torch.autograd.backward(total / num_rows)
@@ -491,15 +553,6 @@ class PPO:
         if found is None:
             raise AssertionError("a minibatch has no rows")
         return found
-
-    def _outputs_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """B L and B, and the memory after each step where there is one."""
-        sequences = batch.sequences
-        if sequences is None:
-            return *self.outputs(batch.features), None
-        features = batch.features.view(*sequences.begins.shape, *batch.features.shape[1:])
-        outputs, values, memories = self._unrolled(features, sequences.memory, sequences.begins)
-        return outputs.flatten(0, 1), values.flatten(), memories
 
     def _step(self, stopped: Tensor) -> Norms:
         """Take the step unless the gate is shut."""
@@ -544,12 +597,3 @@ class PPO:
     def acting_keys(self) -> frozenset[str]:
         """Everything of the policy."""
         return frozenset(f"policy.{name}" for name in self.policy.state_dict())
-
-
-def _normaliser(spec: WorldSpec) -> Normaliser:
-    seen = spec.observation
-    if len(seen.shape) != 1 or seen.codes or not seen.dtype.is_floating_point:
-        raise ValueError(
-            f"normalise_observations needs vectors of floats, not {seen.shape} of {seen.dtype}; leave it out"
-        )
-    return Normaliser(seen.shape)

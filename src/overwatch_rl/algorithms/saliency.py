@@ -39,7 +39,7 @@ def saliency(policy: PPO, observation: Observation, of: str = "action") -> Tenso
 
     hook = encoder.register_forward_hook(part)
     try:
-        outputs, values = policy.outputs(observation.features)
+        outputs, values = policy.policy(observation.features)
     finally:
         hook.remove()
     if of == "action":

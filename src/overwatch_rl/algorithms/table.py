@@ -55,12 +55,10 @@ class Kind:
     """From the spec of a world and a config, with `seed`, `device` and `ranks` by name."""
     optimiser_steps: Callable[[Any], int]
     """Those of one update, by a config."""
-    discount: Callable[[Any], float]
-    """Of one step, by a config."""
     tunable: frozenset[str]
     """Settings that a command may change while it trains; rows of `orchestrator.commands.TUNABLES`."""
-    flags: Mapping[str, tuple[str, ...]]
-    """Flags of `overwatch-rl train` that are settings of it, with the place of each in its config."""
+    flags: tuple[str, ...]
+    """Flags of `overwatch-rl train` that are settings of it, by the same names but for `NAMES`."""
     shown: Callable[[Any], dict[str, object]] = asdict
     """What a run declares of a config."""
     rows_at_least: str | None = None
@@ -72,37 +70,31 @@ class Kind:
 
 
 def _shown_of_ppo(config: PPOConfig) -> dict[str, object]:
-    return {
-        "epochs": config.epochs,
-        "minibatches": config.minibatches,
-        "network": config.network,
-        "max_grad_norm": config.max_grad_norm,
-        "gamma": config.returns.gamma,
-        "anneal_updates": config.anneal_updates,
-        "normalise_observations": config.normalise_observations,
-        "gae_lambda": config.returns.lam,
-        "clip": config.clip,
-        "entropy_coef": config.entropy_coef,
-    }
+    names = (
+        "epochs", "minibatches", "network", "max_grad_norm", "gamma", "anneal_updates",
+        "normalise_observations", "gae_lambda", "clip", "entropy_coef",
+    )  # fmt: skip
+    return {name: getattr(config, name) for name in names}
 
 
+NAMES: Final = {"lr": "learning_rate"}
+"""Of settings whose flag is called otherwise."""
 ALGORITHMS: Final[dict[str, Kind]] = {
     "ppo": Kind(
         config=PPOConfig,
         make=PPO,
         optimiser_steps=lambda config: config.epochs * config.minibatches,
-        discount=lambda config: config.returns.gamma,
         tunable=frozenset(("learning_rate", "entropy_coef", "clip", "value_coef", "max_grad_norm")),
-        flags={
-            "lr": ("learning_rate",),
-            "epochs": ("epochs",),
-            "minibatches": ("minibatches",),
-            "network": ("network",),
-            "target_kl": ("target_kl",),
-            "gamma": ("returns", "gamma"),
-            "anneal_updates": ("anneal_updates",),
-            "normalise_observations": ("normalise_observations",),
-        },
+        flags=(
+            "lr",
+            "epochs",
+            "minibatches",
+            "network",
+            "target_kl",
+            "gamma",
+            "anneal_updates",
+            "normalise_observations",
+        ),
         shown=_shown_of_ppo,
         rows_at_least="minibatches",
         has_memory=lambda config: has_memory(config.network),
@@ -111,9 +103,8 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         config=DQNConfig,
         make=DQN,
         optimiser_steps=lambda config: config.gradient_steps,
-        discount=lambda config: config.gamma,
         tunable=frozenset(("learning_rate",)),
-        flags={"lr": ("learning_rate",), "gamma": ("gamma",)},
+        flags=("lr", "gamma"),
         is_replayed=True,
     ),
 }

@@ -151,7 +151,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """How far the experience of others is in it, as the learner keeps that; `None` of a training that makes
     its own."""
     plan: dict[str, object]
-    """Fields of `algorithms.base.Plan`."""
+    """Fields of `algorithms.common.Plan`."""
     config: dict[str, object]
     config_hash: str
     """Of what decides the numbers."""

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from overwatch_rl.algorithms.common import Adam
 from overwatch_rl.algorithms.grpo import distribution
-from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.grpo.model import ModelConfig, Transformer, answer
 from overwatch_rl.grpo.task import END, END_CODE, VOCABULARY, TaskConfig, decode, draw, encode, reward
 

@@ -114,7 +114,7 @@ def grpo_settings(flags: GrpoFlags) -> GrpoSettings:
     return GrpoSettings(
         task=_typed(TASK, least=flags["least"], most=flags["most"]),
         base=_typed(BaseConfig(), steps=flags["base_steps"], width=flags["width"]),
-        grpo=replace(grpo, shuffled=flags["shuffled"]),
+        grpo=replace(grpo, shuffled=flags["shuffled"], recent=flags["max_staleness"]),
         loop=LoopConfig(updates=flags["updates"], peak_flops=flags["peak_flops"]),
         seed=flags["seed"],
         handlers=flags["handlers"],

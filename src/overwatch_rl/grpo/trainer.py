@@ -123,7 +123,7 @@ class GrpoTrainer:
                 answers = self._decoded(taken)
             if answers is None:
                 # Versions count batches: the server waits for one with each.
-                self.algorithm.renumber(self.algorithm.version + 1)
+                self.algorithm.version += 1
                 self._publish()
             else:
                 self._learn(answers, began)
@@ -164,7 +164,7 @@ class GrpoTrainer:
         self.updates_done, self.answers_done = position.updates, position.steps
         self._score = position.score
         self.algorithm.load_state_dict(position.algorithm)
-        self.algorithm.renumber(max(newest, self.algorithm.version) + 1)
+        self.algorithm.version = max(newest, self.algorithm.version) + 1
 
     def _decoded(self, taken: Taken) -> Answers | None:
         decoded = decode_batch(

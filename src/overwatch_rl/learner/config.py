@@ -160,7 +160,7 @@ class LearnerConfig(Section):
     def world_settings(self) -> dict[str, object]:
         """For the world; one that is shaped by a potential is given the learner's discount."""
         own: dict[str, object] = dict(self.settings)
-        return own | {"gamma": self.kind.discount(self.learned)} if is_shaped(self.world) else own
+        return own | {"gamma": self.learned.gamma} if is_shaped(self.world) else own
 
     @property
     def rows(self) -> int:

@@ -22,7 +22,7 @@ from torch import Tensor
 from overwatch.events import Severity
 from overwatch.objects.store import below
 from overwatch.platform import keep_large_blocks
-from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.artifacts.signing import KEY_FILE
 from overwatch_rl.artifacts.versions import Version
@@ -314,7 +314,7 @@ class _Flight:
             return
         position = self.loop.position()
         if checkpoint is not None:
-            self.loop.algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
+            self.loop.algorithm.apply_plan(msgspec.convert(checkpoint.state.plan, Plan))
             position = position_of(checkpoint)
             self.loop.checkpoint_version = str(checkpoint.state.version)
         self.loop.go_on(position, first)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from overwatch.events import Event, LogLine, Severity
-from overwatch_rl.algorithms.base import Learner
+from overwatch_rl.algorithms.common import Learner
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age, Ancestry
 from overwatch_rl.learner.batches import Batches, Limits, Loss, Made, check_encoding, on_device

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.algorithms.common import Alone, Ranks
 
 WAIT: Final = timedelta(minutes=10)
 """How long a rank waits for the others before it fails."""

@@ -14,10 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms import diagnostics
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Transitions
-from overwatch_rl.algorithms.dqn import DQN, DQNConfig, Learned
+from overwatch_rl.algorithms.common import Plan, of_gradients, of_values
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig, Learned, Transitions
 from overwatch_rl.replay.base import Capacity, Sampled, TableConfig, Taken
 from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.limiter import Rate
@@ -141,9 +139,9 @@ class Remembering:
         """Whether the update has had all of its gradient steps."""
         return len(self._learned) >= self.config.gradient_steps
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Raises `ValueError` for any but the plain plan."""
-        self.dqn.follow(plan)
+        self.dqn.apply_plan(plan)
 
     def set_learning_rate(self, rate: float) -> None:
         """The step size from now on."""
@@ -244,17 +242,12 @@ def _summary(learned: Sequence[Learned], rate: float) -> Stats:
     layers = torch.stack([one.layers for one in learned])
     not_finite = (~torch.isfinite(norms)).sum()
     loss = torch.stack([one.loss for one in learned]).mean()
-    own = {
+    return {
+        **of_values(values, values + errors, errors),
+        **of_gradients(norms, layers, torch.ones_like(norms)),
         "value_loss": loss,
         "total_loss": loss,
         "learning_rate": torch.full_like(loss, rate),
         "minibatches_skipped": not_finite,
         "minibatches_not_finite": not_finite,
     }
-    return diagnostics.merged(
-        [
-            diagnostics.of_values(values, values + errors, errors),
-            diagnostics.of_gradients(norms, layers, torch.ones_like(norms)),
-            own,
-        ]
-    )

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from overwatch.events import PhaseEnded
-from overwatch_rl.algorithms import diagnostics
-from overwatch_rl.algorithms.base import Algorithm
+from overwatch_rl.algorithms.common import Algorithm
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.training import diagnostics
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.training.events import events_of
@@ -169,14 +169,14 @@ class Trainer(Generic[B]):
         self.updates_done += 1
         rows = self.collector.rows()
         ended = rows["terminated"] | rows["truncated"]
-        parts = [stats, diagnostics.of_episodes(rows["episode_return"], ended, rows["truncated"])]
+        stats = stats | diagnostics.of_episodes(rows["episode_return"], ended, rows["truncated"])
         if self._world.spec.summary is not None:
-            parts.append(self._world.spec.summary(rows, ended))
+            stats |= self._world.spec.summary(rows, ended)
         action = self._world.spec.action
         if isinstance(action, Factored):
-            parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
+            stats |= diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels)
         host = {"update_time": update_time_s} | self.collector.shares | self._warm | self.host_numbers()
-        self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
+        self._delivery.send(self.updates_done, stats, host)
 
     def _deliver(self, delivered: Delivered) -> None:
         """Report the numbers of an update that have come, and what they show to have happened."""

@@ -16,9 +16,7 @@ from typing import Final, Protocol, Self
 import torch
 from torch import nn
 
-from overwatch_rl.algorithms.base import PRECISIONS, Plan
-from overwatch_rl.algorithms.batch import Batch
-from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.algorithms.common import PRECISIONS, Alone, Batch, Plan, Ranks
 
 CHUNKS: Final = (256, 128, 512, 64)
 """The likeliest first, since a budget may end the search."""
@@ -31,19 +29,27 @@ _FEWEST: Final = 128
 class Tunable(Protocol):
     """An algorithm whose update can be tried."""
 
-    policy: nn.ModuleDict
-    plan: Plan
     device: torch.device
 
-    def twin(self) -> Self:
+    @property
+    def policy(self) -> nn.Module:
+        """What computes."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """How, now."""
+        ...
+
+    def clone(self) -> Self:
         """A copy that shares nothing."""
         ...
 
-    def follow(self, plan: Plan) -> None:
+    def apply_plan(self, plan: Plan) -> None:
         """Compute by another plan."""
         ...
 
-    def probe(self, batch: Batch) -> None:
+    def benchmark_backward(self, batch: Batch) -> None:
         """The work of one minibatch without its step."""
         ...
 
@@ -126,7 +132,7 @@ def choose(
     plans = grid(algorithm.device.type, rows, has_images=has_images)
     if not plans or algorithm.device.type == "meta":
         return Tuned(plan=algorithm.plan, table=(), seconds=0.0)
-    twin = algorithm.twin()
+    twin = algorithm.clone()
     bench = _Bench(twin, batch, rows, clock, began + budget_s)
     for plan in (*plans, *plans):
         bench.measure(plan)
@@ -159,14 +165,14 @@ class _Bench:
             return
         shown = self._batch.rows(torch.arange(rows, device=self._twin.device))
         try:
-            self._twin.follow(plan)
+            self._twin.apply_plan(plan)
             if plan not in self.least:
                 # Kernels are made and memory is taken at the first pass of a shape.
                 first = rows if plan.chunk is None and plan.is_compiled else min(rows, plan.chunk or _FEWEST)
-                self._twin.probe(shown.rows(torch.arange(first, device=self._twin.device)))
+                self._twin.benchmark_backward(shown.rows(torch.arange(first, device=self._twin.device)))
             self._wait()
             began = self._clock()
-            self._twin.probe(shown)
+            self._twin.benchmark_backward(shown)
             self._wait()
         except Exception as error:
             # A compiler may raise anything; a kernel or a memory that is not there is a `RuntimeError`.

@@ -18,8 +18,8 @@ import gymnasium
 import msgspec
 import torch
 
+from overwatch_rl.algorithms.common import Alone
 from overwatch_rl.algorithms.grpo import GRPO, GRPOConfig
-from overwatch_rl.algorithms.ranks import Alone
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.assembly import Keeping, assemble
 from overwatch_rl.config import train_settings
@@ -110,7 +110,7 @@ def _strike(algorithm: Any, draw: Draw) -> None:
         "epochs-40": {"epochs": 40, "target_kl": None},
         "no-value-loss": {"value_coef": 0.0},
         "unclipped": {"max_grad_norm": 1e12},
-        "discount-0": {"returns": replace(config.returns, gamma=0.0)},
+        "discount-0": {"gamma": 0.0},
     }
     algorithm.config = replace(config, **changes.get(kind, {}))
     if kind in _RATES:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from overwatch.events import MetricInfo
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.types import (
     ActionSpec,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from overwatch_rl.algorithms import diagnostics
+from overwatch_rl.algorithms import common
+from overwatch_rl.training import diagnostics
 from overwatch_rl.undefined import UNDEFINED
 
 
@@ -14,16 +15,16 @@ def test_explained_variance_has_its_three_landmarks() -> None:
     """Perfect is 1, a constant guess is 0, and where returns do not vary there is none."""
     returns = torch.tensor([0.0, 1.0, 2.0])
 
-    assert float(diagnostics.explained_variance(returns, returns)) == 1.0
-    assert float(diagnostics.explained_variance(torch.full((3,), 5.0), returns)) == pytest.approx(0.0)
-    assert float(diagnostics.explained_variance(returns, torch.full((3,), 0.1))) == UNDEFINED
+    assert float(common.explained_variance(returns, returns)) == 1.0
+    assert float(common.explained_variance(torch.full((3,), 5.0), returns)) == pytest.approx(0.0)
+    assert float(common.explained_variance(returns, torch.full((3,), 0.1))) == UNDEFINED
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, 1000.1, -3e5])
 def test_numbers_that_are_equal_do_not_vary_by_rounding(level: float) -> None:
     """A share of a variance of nought is undefined at any level."""
     equal, values = torch.full((1001,), level), torch.randn(1001)
-    found = diagnostics.of_values(values, equal, values) | diagnostics.of_advantages(equal)
+    found = common.of_values(values, equal, values) | common.of_advantages(equal)
 
     for name in (
         "explained_variance", "value_nrmse", "value_correlation", "advantage_skewness", "advantage_kurtosis",
@@ -59,7 +60,7 @@ def test_without_an_ended_episode_everything_about_episodes_is_undefined() -> No
 def test_a_return_that_is_nan_by_fault_is_neither_undefined_nor_left_out_of_the_mean() -> None:
     """It came out of a computation."""
     returns, ended = torch.tensor([[1.0, math.nan]]), torch.ones(1, 2, dtype=torch.bool)
-    found = diagnostics.of_episodes(returns, ended, ended) | diagnostics.of_values(
+    found = diagnostics.of_episodes(returns, ended, ended) | common.of_values(
         returns[0], returns[0], returns[0]
     )
 
@@ -70,7 +71,7 @@ def test_a_return_that_is_nan_by_fault_is_neither_undefined_nor_left_out_of_the_
 def test_gradients_that_are_not_finite_are_counted_by_kind_in_minibatches_that_ran() -> None:
     """Two NaN and one infinite; those of a minibatch that was skipped are not counted."""
     layers = torch.tensor([[1.0, math.nan], [math.nan, math.inf], [math.nan, math.nan]])
-    found = diagnostics.of_gradients(layers.norm(dim=1), layers, torch.tensor([1.0, 1.0, 0.0]))
+    found = common.of_gradients(layers.norm(dim=1), layers, torch.tensor([1.0, 1.0, 0.0]))
 
     assert (int(found["grad_nan"]), int(found["grad_inf"])) == (2, 1)
 
@@ -78,14 +79,7 @@ def test_gradients_that_are_not_finite_are_counted_by_kind_in_minibatches_that_r
 def test_layers_are_dead_or_exploding_by_their_typical_gradient() -> None:
     """The mean over minibatches decides."""
     layers = torch.tensor([[0.0, 150.0, 1.0], [1e-7, 90.0, 1.0]])
-    found = diagnostics.of_gradients(torch.tensor([3.0, 5.0]), layers, torch.ones(2))
+    found = common.of_gradients(torch.tensor([3.0, 5.0]), layers, torch.ones(2))
 
     assert (int(found["layers_dead"]), int(found["layers_exploding"])) == (1, 1)
     assert (float(found["grad_norm"]), float(found["grad_variation"])) == (4.0, 0.25)
-
-
-def test_a_number_that_is_computed_twice_is_an_error() -> None:
-    """It names the number."""
-    one = {"kl": torch.zeros(())}
-    with pytest.raises(AssertionError, match=r"computed twice: \['kl'\]"):
-        diagnostics.merged([one, one])

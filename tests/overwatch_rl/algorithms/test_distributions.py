@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from overwatch_rl.algorithms.distributions import Categorical, Gaussian
+from overwatch_rl.algorithms.policy import Categorical, Gaussian
 from overwatch_rl.types import Box, Factored, Head
 from tests.overwatch_rl.algorithms.small import SPEC, legal
 
@@ -51,7 +51,7 @@ def test_a_draw_of_zero_does_not_choose_what_is_illegal(monkeypatch: pytest.Monk
 def test_unused_heads_cost_nothing_and_get_no_gradient() -> None:
     """Waiting has the log-probability, the entropy and the gradient of the operation alone."""
     flat = outputs(5).requires_grad_()
-    judged = Categorical(SPEC).judge(flat, legal(5), torch.zeros(5, 3, dtype=torch.int64))
+    judged = Categorical(SPEC).evaluate(flat, legal(5), torch.zeros(5, 3, dtype=torch.int64))
     (judged.log_probs.sum() + judged.entropy.sum()).backward()
 
     assert judged.used.tolist() == [[True, False, False]] * 5
@@ -80,7 +80,7 @@ def test_a_gaussian_has_the_densities_of_torchs_own() -> None:
         made.log_std.copy_(torch.tensor([-0.5, 0.3]))
     means, actions = torch.randn(6, 2), torch.randn(6, 2)
     theirs = torch.distributions.Normal(means, made.log_std.exp())
-    judged = made.judge(means, None, actions)
+    judged = made.evaluate(means, None, actions)
 
     assert torch.allclose(judged.log_probs[:, 0], theirs.log_prob(actions).sum(dim=1), atol=1e-5)
     assert torch.allclose(judged.entropy[:, 0], theirs.entropy().sum(dim=1), atol=1e-6)

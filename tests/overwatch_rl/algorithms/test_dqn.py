@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from overwatch.events import MetricInfo
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Transitions
-from overwatch_rl.algorithms.dqn import DQN, DQNConfig
+from overwatch_rl.algorithms.common import Plan
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig, Transitions
 from overwatch_rl.types import Box, Factored, Head, Observation, ObservationSpec, WorldSpec
 
 SPEC = WorldSpec(
@@ -182,7 +181,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(ValueError, match="no masks"):
         made().act(Observation(features=torch.zeros(1, 3), mask=torch.ones(1, 3, dtype=torch.bool)), None)
     with pytest.raises(ValueError, match="plain plan only"):
-        made().follow(Plan(precision="bf16"))
+        made().apply_plan(Plan(precision="bf16"))
 
 
 def _equal(one: nn.Module, other: nn.Module) -> bool:

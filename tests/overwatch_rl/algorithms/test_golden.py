@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from overwatch_rl.algorithms import grpo, ppo
-from overwatch_rl.algorithms.batch import Batch
-from overwatch_rl.algorithms.distributions import Categorical
-from overwatch_rl.algorithms.ranks import Alone
-from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
-from overwatch_rl.algorithms.statistics import Normaliser, PopArt
+from overwatch_rl.algorithms.common import Alone, Batch
+from overwatch_rl.algorithms.policy import Categorical, Normaliser
+from overwatch_rl.algorithms.ppo import PopArt, advantages, next_values
 from overwatch_rl.types import Factored, Head, Observation, Rollout
 
 Floats = npt.NDArray[Any]
@@ -72,10 +70,8 @@ def test_estimates_are_the_sums_of_their_papers(seed: int, *, is_stale: bool) ->
             weight *= gamma * lam * rho[step, env]
             if ended[step, env]:
                 break
-    after = following_values(data, last, final)
-    found = advantages(
-        data, after, ReturnsConfig(gamma=gamma, lam=lam), torch.tensor(rho) if is_stale else None
-    )
+    after = next_values(data, last, final)
+    found = advantages(data, after, gamma, lam, torch.tensor(rho) if is_stale else None)
 
     np.testing.assert_allclose(after.numpy(), following, atol=1e-12)
     np.testing.assert_allclose(rho * found.numpy(), expected, atol=1e-12)
@@ -119,7 +115,7 @@ def test_the_loss_of_ppo_is_its_formula(seed: int, value_clip: float | None) -> 
         values=tensor(values), advantages=tensor(ahead), returns=tensor(aims), weights=tensor(weights),
     )  # fmt: skip
     config = ppo.PPOConfig(clip=0.2, value_clip=value_clip, entropy_coef=0.01, value_coef=0.5)
-    actual = distribution.judge(tensor(now), tensor(mask), sampled.actions)
+    actual = distribution.evaluate(tensor(now), tensor(mask), sampled.actions)
     total, terms = ppo.loss(actual, tensor(predicted), batch, config)
 
     np.testing.assert_allclose(sampled.log_probs, old, atol=1e-5)
@@ -211,10 +207,3 @@ def test_running_moments_are_those_of_all_rows_and_popart_keeps_what_is_predicte
     whole = np.concatenate(rows)
     np.testing.assert_allclose(normaliser.mean, whole.mean(axis=0), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(normaliser.variance, whole.var(axis=0), rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["gamma", "lam"])
-def test_weights_outside_of_0_to_1_are_refused(name: str) -> None:
-    """The error names the value."""
-    with pytest.raises(ValueError, match=rf"{name} is 1.5; use a number from 0 to 1"):
-        ReturnsConfig(**{name: 1.5})

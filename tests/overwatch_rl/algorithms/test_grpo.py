@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch.events import NonFiniteSeen
-from overwatch_rl.algorithms.base import Learner
+from overwatch_rl.algorithms.common import Learner
 from overwatch_rl.algorithms.grpo import (
     GRPO,
     Answers,
@@ -224,7 +224,7 @@ def test_a_learner_agrees_with_itself_before_its_first_step() -> None:
 
 def test_age_is_no_mismatch() -> None:
     """Old answers are weighted; against the weights that drew them the sampler is right."""
-    algorithm = made(GRPOConfig(learning_rate=0.3))
+    algorithm = made(GRPOConfig(learning_rate=0.3, recent=2))
     for version in (0, 1):
         algorithm.update(algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=version)))
     stats = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=0)).stats
@@ -237,7 +237,7 @@ def test_age_is_no_mismatch() -> None:
 
 def test_a_sampler_with_other_weights_than_it_names_is_a_mismatch() -> None:
     """Whatever the version that it names is; one that is gone cannot be judged and is not."""
-    algorithm = made(GRPOConfig(recent=2))
+    algorithm = made(GRPOConfig())
     wrong = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=0, seed=5)).stats
     unknown = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=None, seed=5)).stats
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch
 from overwatch_rl.algorithms.networks import HIDDEN, RecurrentSlots, has_memory
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig, loss
-from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.trained import player
 from overwatch_rl.training.collector import OP_PROBS, Collector, CollectorConfig
@@ -82,7 +81,7 @@ def test_a_rollout_holds_what_was_remembered_before_its_first_step() -> None:
     with torch.no_grad():
         outputs, values, _ = Plain(made).walk(rollout)
         mask = None if rollout.mask is None else rollout.mask.flatten(0, 1)
-        judged = made.actions.judge(outputs.flatten(0, 1), mask, rollout.actions.flatten(0, 1))
+        judged = made.actions.evaluate(outputs.flatten(0, 1), mask, rollout.actions.flatten(0, 1))
 
     assert bool(rollout.terminated.any())
     assert bool(rollout.truncated.any())
@@ -109,7 +108,7 @@ def test_gradients_equal_those_of_a_walk_step_by_step(popart: bool) -> None:  # 
     """Of every weight: through time where an episode goes on, and not where one begins."""
     made, rollout = second(replace(CONFIG, popart=popart))
     data = made.prepare(rollout)
-    made.probe(data)
+    made.benchmark_backward(data)
     found = {name: one.grad.clone() for name, one in made.policy.named_parameters() if one.grad is not None}
     made.policy.zero_grad()
 
@@ -118,7 +117,7 @@ def test_gradients_equal_those_of_a_walk_step_by_step(popart: bool) -> None:  # 
     spread = data.advantages.double().std(unbiased=False) + 1e-8
     centred = data.advantages - data.advantages.double().mean()
     part = replace(scaled, sequences=None, advantages=(centred / spread).float())
-    judged = made.actions.judge(outputs.flatten(0, 1), part.mask, part.actions)
+    judged = made.actions.evaluate(outputs.flatten(0, 1), part.mask, part.actions)
     (loss(judged, values.flatten(), part, made.config)[0] / len(part)).backward()  # type: ignore[no-untyped-call]
     expected = {name: one.grad for name, one in made.policy.named_parameters() if one.grad is not None}
 
@@ -129,7 +128,7 @@ def test_gradients_equal_those_of_a_walk_step_by_step(popart: bool) -> None:  # 
 
 def test_an_episode_cut_short_is_continued_with_its_own_memory() -> None:
     """The value of each final observation, and of the last, is that of one more step of the walk."""
-    made, rollout = second(replace(CONFIG, returns=ReturnsConfig(gamma=0.9, lam=0.0)))
+    made, rollout = second(replace(CONFIG, gamma=0.9, gae_lambda=0.0))
     plain = Plain(made)
     found = made.prepare(rollout).advantages.view(STEPS, ENVS)
     assert rollout.final is not None
@@ -171,7 +170,7 @@ def test_minibatches_are_whole_envs_and_each_env_counts_once_an_epoch() -> None:
     """Their rows are those of the rollout, in the order of time."""
     made, rollout = second()
     data = replace(made.prepare(rollout), values=torch.arange(STEPS * ENVS, dtype=torch.float32))
-    assert data.units == ENVS
+    assert data.num_samples == ENVS
     seen: list[float] = []
     for envs in torch.tensor([4, 0, 5, 2, 1, 3]).tensor_split(3):
         part = data.drawn(envs)
@@ -312,7 +311,7 @@ def test_what_was_seen_before_is_learned_from() -> None:
     found = {}
     for name in ("slots", "slots_recurrent"):
         world, kept = Recall(32), Kept()
-        config = PPOConfig(network=name, logit_scale=1.0, entropy_coef=0.0, returns=ReturnsConfig(gamma=0.9))
+        config = PPOConfig(network=name, logit_scale=1.0, entropy_coef=0.0, gamma=0.9)
         trainer = Trainer(
             world, PPO(world.spec, config, seed=1), TrainerConfig(updates=25, steps=6), kept, lambda: None
         )

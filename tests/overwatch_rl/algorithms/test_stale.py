@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms.distributions import Categorical
+from overwatch_rl.algorithms.policy import Categorical
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig, loss
 from overwatch_rl.types import Box, WorldSpec
 from tests.overwatch_rl.algorithms.small import (
@@ -66,9 +66,9 @@ def test_the_policy_that_learns_is_the_proximal_one(spec: WorldSpec) -> None:
     data = rollout(older, spec)
     found = made.prepare(replace(data, age=torch.ones(data.rewards.shape, dtype=torch.int64)))
     with torch.no_grad():
-        outputs, values = made.outputs(data.features.flatten(0, 1))
+        outputs, values = made.policy(data.features.flatten(0, 1))
         mask = None if data.mask is None else data.mask.flatten(0, 1)
-        judged = made.actions.judge(outputs, mask, data.actions.flatten(0, 1))
+        judged = made.actions.evaluate(outputs, mask, data.actions.flatten(0, 1))
     moved = (judged.log_probs - data.log_probs.flatten(0, 1)).sum(dim=1).clamp(-20, 20).tolist()
     weights = [math.exp(one) for one in moved]
 
@@ -98,7 +98,7 @@ def test_weighted_rows_give_the_gradient_of_the_policy_that_learns() -> None:
     distribution = Categorical(MOVES)
 
     def gradient(weights: Tensor | None) -> Tensor:
-        judged = distribution.judge(logits.expand(10, -1), None, actions)
+        judged = distribution.evaluate(logits.expand(10, -1), None, actions)
         rows = replace(
             data.rows(torch.zeros(10, dtype=torch.int64)),
             actions=actions, log_probs=judged.log_probs.detach(), weights=weights,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from overwatch_rl.algorithms.ppo import PPO, PPOConfig
-from overwatch_rl.algorithms.ranks import Alone
-from overwatch_rl.algorithms.statistics import Normaliser, PopArt, moments
+from overwatch_rl.algorithms.common import Alone, moments
+from overwatch_rl.algorithms.policy import Normaliser
+from overwatch_rl.algorithms.ppo import PPO, PopArt, PPOConfig
 from tests.overwatch_rl.algorithms.small import batch, copied, ppo, same
 
 

@@ -1,6 +1,8 @@
 """The table of algorithms: every row acts, learns, is kept, and no algorithm is forgotten."""
 
 import ast
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import torch
 
 import overwatch_rl.algorithms
 from overwatch_rl.algorithms import OWN_SETTINGS
-from overwatch_rl.algorithms.table import ALGORITHMS, kept, kind_of
+from overwatch_rl.algorithms.table import ALGORITHMS, NAMES, kept, kind_of
 from overwatch_rl.config import TrainFlags, train_settings
 from overwatch_rl.resume import config_of
 from overwatch_rl.types import Observation
@@ -46,7 +48,7 @@ def test_a_row_acts_and_is_kept(name: str) -> None:
     assert {f"policy.{key}" for key in first.policy.state_dict()} <= first.acting_keys()
     second.load_state_dict(first.state_dict())
     for one in (first, second):
-        one.follow(first.plan)
+        one.apply_plan(first.plan)
     same = [one.act(seen, torch.Generator().manual_seed(4)) for one in (first, second)]
     assert torch.equal(same[0].actions, same[1].actions)
     assert torch.equal(same[0].values, same[1].values)
@@ -61,14 +63,14 @@ def test_every_row_has_an_option_of_its_own() -> None:
 def test_the_flags_of_a_row_are_settings_of_it(name: str) -> None:
     """Each names a place in its config, or a run that goes on would not notice that one differs."""
     config = kind_of(name).config()
-    for flag, (first, *rest) in kind_of(name).flags.items():
+    for flag in kind_of(name).flags:
         assert flag in TrainFlags.__annotations__
-        assert hasattr(getattr(config, first), rest[0]) if rest else hasattr(config, first)
+        assert hasattr(config, NAMES.get(flag, flag))
 
 
 def test_a_third_algorithm_trains_by_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is assembled is what was named, with its own settings, and never PPO in its place."""
-    row = replace(kind_of("dqn"), flags={"lr": ("learning_rate",)})
+    row = replace(kind_of("dqn"), flags=("lr",))
     monkeypatch.setitem(ALGORITHMS, "third", row)
     flags = test_config.given(
         algorithm="third", world="gym:CartPole-v1", epochs=None, minibatches=None, target_kl=None,
@@ -97,3 +99,15 @@ def test_a_name_that_is_none_is_named() -> None:
         kind_of("sarsa")
     with pytest.raises(ValueError, match="names no algorithm"):
         kept({"world": "toy"})
+
+
+def test_ppo_is_one_file_to_copy() -> None:
+    """It stands on torch and two files beside it; nothing of the tower is loaded with it."""
+    tree = ast.parse(Path(overwatch_rl.algorithms.__file__).with_name("ppo.py").read_text(encoding="utf-8"))
+    sources = {str(one.module) for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
+    program = "import sys, overwatch_rl.algorithms.ppo; print(*(n for n in sys.modules if 'overwatch.' in n))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    beside = {one for one in sources if one.startswith("overwatch_rl.algorithms.")}
+    assert beside == {"overwatch_rl.algorithms.common", "overwatch_rl.algorithms.policy"}
+    assert loaded.stdout.split() == []

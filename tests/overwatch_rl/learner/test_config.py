@@ -38,7 +38,7 @@ def test_every_algorithm_has_settings_of_its_own_name(name: str) -> None:
     assert kind.tunable <= set(TUNABLES)
     assert all(hasattr(config.learned, setting) for setting in kind.tunable)
     assert kind.optimiser_steps(config.learned) >= 1
-    assert 0 < kind.discount(config.learned) <= 1
+    assert 0 < config.learned.gamma <= 1
 
 
 def test_a_policy_with_memory_is_refused() -> None:
@@ -76,15 +76,15 @@ def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
 def test_later_sources_come_first() -> None:
     """Flags over the orchestrator's payload over the file, name by name."""
     config = learner_config(
-        {"world": "gym:CartPole-v1", "seed": 1, "ppo": {"epochs": 2, "returns": {"gamma": 0.9}}},
+        {"world": "gym:CartPole-v1", "seed": 1, "ppo": {"epochs": 2, "gamma": 0.9}},
         {"ppo": {"epochs": 3}, "batch": {"steps": 16}},
         {"seed": 7},
     )
 
     assert isinstance(config.learned, PPOConfig)
-    assert (config.seed, config.learned.epochs, config.learned.returns.gamma) == (7, 3, 0.9)
+    assert (config.seed, config.learned.epochs, config.learned.gamma) == (7, 3, 0.9)
     assert (config.batch.steps, config.batch.envs) == (16, 8)
-    assert config.learned.returns.lam == PRESETS["gym"].learned.returns.lam
+    assert config.learned.gae_lambda == PRESETS["gym"].learned.gae_lambda
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_later_sources_come_first() -> None:
         ({"ppo": {"clip": 0.01}}, r"ppo\.clip is 0\.01; use a value in \[0\.05, 0\.3\]"),
         ({"ppo": {"epochs": "many"}}, r"ppo\.epochs is 'many': .*valid integer"),
         ({"ppo": {"lr": 0.1}}, r"ppo\.lr is none of its settings, which are .*learning_rate"),
-        ({"ppo": {"returns": {"lambda": 1}}}, r"ppo\.returns\.lambda is none of its settings.*gamma, lam"),
-        ({"ppo": {"returns": {"gamma": 1.5}}}, r"ppo.*gamma is 1\.5; use a number from 0 to 1"),
+        ({"ppo": {"gae": 1}}, r"ppo\.gae is none of its settings.*gae_lambda, gamma"),
+        ({"ppo": {"gamma": 1.5}}, r"ppo.*gamma is 1\.5; use a number from 0 to 1"),
         ({"ppo": {"minibatches": 99}, "batch": {"steps": 4, "envs": 2}}, r"ppo\.minibatches is 99; .*8 rows"),
         ({"batch": {"steps": 0}}, r"batch\.steps is 0: .*greater than or equal to 1"),
         ({"batch": {"prefech": 4}}, r"batch\.prefech is 4: Extra inputs are not permitted"),

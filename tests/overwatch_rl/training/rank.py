@@ -13,9 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch, Ranks
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
-from overwatch_rl.algorithms.ranks import Ranks
 from overwatch_rl.cli import main
 from overwatch_rl.training import distributed
 from overwatch_rl.training.distributed import Joined, joined, place

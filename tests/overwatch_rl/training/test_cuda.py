@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from overwatch.catalog.judging import HALF_MISMATCH
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch, Plan
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.learner.batches import on_device
 from overwatch_rl.sync_points import counts
@@ -52,11 +51,11 @@ def test_half_precision_agrees_with_itself_whatever_the_size_of_a_batch(*, chann
     """As collecting and learning do, with a policy that is sure of itself."""
     spec = world_spec(MOVES, CODES)
     made = ppo(PPOConfig(network="conv", logit_scale=1.0), spec=spec, device="cuda")
-    made.follow(Plan(precision="bf16", channels_last=channels_last))
+    made.apply_plan(Plan(precision="bf16", channels_last=channels_last))
     features = torch.randint(3, (4096, 3, 3), device="cuda").to(torch.int8)
     with torch.no_grad():
-        whole = made.outputs(features)[0]
-        parts = torch.cat([made.outputs(part)[0] for part in features.split(192)])
+        whole = made.policy(features)[0]
+        parts = torch.cat([made.policy(part)[0] for part in features.split(192)])
     assert float(whole.abs().max()) > 2
     moved = (whole.log_softmax(dim=1) - parts.log_softmax(dim=1)).abs().max()
     assert float(moved) < HALF_MISMATCH
@@ -98,7 +97,7 @@ def test_a_plan_is_chosen_and_nothing_of_the_run_changes(monkeypatch: pytest.Mon
     before = copied(made.state_dict())
     tuned = choose(made, rows, 60.0, time.perf_counter, minibatches=4)
     assert same(copied(made.state_dict()), before)
-    made.follow(tuned.plan)
+    made.apply_plan(tuned.plan)
     stats = made.update(rows)
     assert all(torch.isfinite(value) for name, value in stats.items() if name.endswith("loss"))
 

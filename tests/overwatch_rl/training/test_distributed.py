@@ -13,8 +13,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from overwatch_rl.algorithms.common import Alone
 from overwatch_rl.algorithms.ppo import PPO
-from overwatch_rl.algorithms.ranks import Alone
 from overwatch_rl.training.distributed import Place, joined, place, together
 from tests.overwatch_rl.algorithms.small import same, world_spec
 from tests.overwatch_rl.training import rank as program

@@ -12,7 +12,7 @@ from overwatch.catalog.phases import is_pause
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import open_store
-from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager

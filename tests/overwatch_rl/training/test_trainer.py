@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from overwatch.events import LogLine, PhaseEnded
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.tower import recompiles
 from overwatch_rl.training.collector import Episodes
@@ -47,7 +47,7 @@ def compiled_trainer(updates: int) -> tuple[Trainer[Batch], PPO, Kept]:
     made, algorithm, kept = trainer(TrainerConfig(updates=updates, steps=16))
 
     def compile_network(_: object) -> dict[str, float]:
-        algorithm._forward = torch.compile(algorithm.network, backend="eager", dynamic=False)
+        algorithm.policy.compiled = (torch.compile(algorithm.network, backend="eager", dynamic=False),)
         return {}
 
     made.warm_up, made.host_numbers = compile_network, recompiles(kept.fact)
@@ -67,7 +67,7 @@ def test_another_shape_is_a_recompile_with_its_reason() -> None:
     """The numbers of the update in which it was compiled again count it; the line names the guard."""
     made, algorithm, kept = compiled_trainer(4)
     other = torch.zeros(5, *made._world.spec.observation.shape)
-    made.after_update = lambda: algorithm.outputs(other) if made.updates_done == 3 else None  # type: ignore[assignment,return-value]
+    made.after_update = lambda: algorithm.policy(other) if made.updates_done == 3 else None  # type: ignore[assignment,return-value]
     made.run()
     [line] = [fact for fact in kept.facts if isinstance(fact, LogLine)]
 

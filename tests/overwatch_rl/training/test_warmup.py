@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.common import Batch, Plan
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.training import warmup
 from overwatch_rl.training.warmup import choose, grid, words
@@ -43,7 +42,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Plan, int]]]:
         if clock:
             clock[0].spend(self.plan, len(rows))
 
-    monkeypatch.setattr(PPO, "probe", probe)
+    monkeypatch.setattr(PPO, "benchmark_backward", probe)
     yield passes
     clock.clear()
 
@@ -137,14 +136,14 @@ def test_a_plan_that_fails_is_left_out_with_its_error(
     clock.append(Clock({}))
     made = ppo(PPOConfig(network="conv"), spec=CONV)
     rows = batch(made, CONV, envs=32)
-    follow = PPO.follow
+    apply_plan = PPO.apply_plan
 
     def failing(self: PPO, plan: Plan) -> None:
         if plan.is_compiled:
             raise RuntimeError("no compiler")
-        follow(self, plan)
+        apply_plan(self, plan)
 
-    monkeypatch.setattr(PPO, "follow", failing)
+    monkeypatch.setattr(PPO, "apply_plan", failing)
     monkeypatch.setattr(warmup, "grid", lambda *_, **__: grid("cuda", 256, has_images=True))
     tuned = choose(made, rows, FOREVER, clock[0])
 
