@@ -53,8 +53,10 @@ torch.set_num_threads(1)
 same_step = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
 envs = gym.make_vec(args.env_id, num_envs=args.num_envs, vectorization_mode="sync", vector_kwargs=same_step)
 envs = gym.wrappers.vector.RecordEpisodeStatistics(envs)
-actor = nn.Sequential(layer(4, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 2, 0.01))
-critic = nn.Sequential(layer(4, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 1, 1.0))
+actor, critic = (
+    nn.Sequential(layer(4, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, *last))
+    for last in ((2, 0.01), (1, 1.0))
+)
 parameters = [*actor.parameters(), *critic.parameters()]
 optimizer = torch.optim.Adam(parameters, lr=args.learning_rate, eps=1e-5)
 shape = (args.num_steps, args.num_envs)
@@ -82,11 +84,8 @@ for iteration in range(1, args.num_iterations + 1):
                 writer.add_scalar("charts/episodic_length", infos["episode"]["l"][env], global_step)
 
     with torch.no_grad():
-        advantages, last, following = (
-            torch.zeros(shape),
-            torch.zeros(args.num_envs),
-            critic(next_obs).flatten(),
-        )
+        advantages, last = torch.zeros(shape), torch.zeros(args.num_envs)
+        following = critic(next_obs).flatten()
         for t in reversed(range(args.num_steps)):
             goes_on = 1.0 - dones[t]
             delta = rewards[t] + args.gamma * following * goes_on - values[t]
@@ -119,15 +118,19 @@ for iteration in range(1, args.num_iterations + 1):
             optimizer.step()
 
     explained = 1 - (b_returns - b_values).var() / b_returns.var()
-    writer.add_scalar("charts/learning_rate", learning_rate, global_step)
-    writer.add_scalar("losses/value_loss", v_loss.item(), global_step)
-    writer.add_scalar("losses/policy_loss", pg_loss.item(), global_step)
-    writer.add_scalar("losses/entropy", entropy_loss.item(), global_step)
-    writer.add_scalar("losses/old_approx_kl", old_approx_kl.item(), global_step)
-    writer.add_scalar("losses/approx_kl", approx_kl.item(), global_step)
-    writer.add_scalar("losses/clipfrac", np.mean(clipfracs), global_step)
-    writer.add_scalar("losses/explained_variance", explained.item(), global_step)
-    writer.add_scalar("charts/SPS", int(global_step / (time.time() - start_time)), global_step)
+    scalars = {
+        "charts/learning_rate": learning_rate,
+        "losses/value_loss": v_loss.item(),
+        "losses/policy_loss": pg_loss.item(),
+        "losses/entropy": entropy_loss.item(),
+        "losses/old_approx_kl": old_approx_kl.item(),
+        "losses/approx_kl": approx_kl.item(),
+        "losses/clipfrac": np.mean(clipfracs),
+        "losses/explained_variance": explained.item(),
+        "charts/SPS": int(global_step / (time.time() - start_time)),
+    }
+    for tag, value in scalars.items():
+        writer.add_scalar(tag, value, global_step)
 
 envs.close()
 writer.close()

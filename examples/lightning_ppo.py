@@ -57,24 +57,28 @@ class PPO(LightningModule):
     @torch.no_grad()
     def collect(self) -> Batch:
         """One rollout with its advantages."""
-        rows: dict[str, list[Tensor]] = {
-            name: [] for name in ("obs", "action", "log_prob", "value", "reward", "end")
-        }
+        rows: list[Batch] = []
         for _ in range(STEPS):
             chosen = Categorical(logits=self.policy(self.observation))
             action = chosen.sample()
             after, reward, terminated, truncated, _ = self.envs.step(action.numpy())
             end = torch.as_tensor(terminated | truncated)
-            taken = (self.observation, action, chosen.log_prob(action), self.critic(self.observation)[:, 0])
-            for column, value in zip(
-                rows.values(), (*taken, torch.as_tensor(reward).float(), end.float()), strict=True
-            ):
-                column.append(value)
-            self.length += torch.as_tensor(reward).float()
+            gained = torch.as_tensor(reward).float()
+            rows.append(
+                {
+                    "obs": self.observation,
+                    "action": action,
+                    "log_prob": chosen.log_prob(action),
+                    "value": self.critic(self.observation)[:, 0],
+                    "reward": gained,
+                    "end": end.float(),
+                }
+            )
+            self.length += gained
             self.returns.extend(self.length[end].tolist())
             self.length[end] = 0.0
             self.observation = torch.as_tensor(after)
-        batch = {name: torch.stack(column) for name, column in rows.items()}
+        batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
         following, gain = self.critic(self.observation)[:, 0], torch.zeros(ENVS)
         advantages = torch.zeros(STEPS, ENVS)
         for t in reversed(range(STEPS)):

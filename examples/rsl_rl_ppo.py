@@ -25,9 +25,8 @@ class PointMass(VecEnv):
         self._reset(torch.ones(self.num_envs, dtype=torch.bool))
 
     def _reset(self, rows: torch.Tensor) -> None:
-        self.state[rows] = torch.cat(
-            [torch.rand(int(rows.sum()), 2) * 2 - 1, torch.zeros(int(rows.sum()), 2)], 1
-        )
+        self.state[rows] = 0.0
+        self.state[rows, :2] = torch.rand(int(rows.sum()), 2) * 2 - 1
         self.episode_length_buf[rows] = 0
 
     def get_observations(self) -> TensorDict:

@@ -18,15 +18,18 @@ from overwatch.adapters.skrl import watch  # Overwatch
 RATE = float(sys.argv[1]) if len(sys.argv) > 1 else 1e-3
 
 
+def network(*last: nn.Module) -> nn.Sequential:
+    """From what Pendulum shows to one number."""
+    return nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1), *last)
+
+
 class Policy(GaussianMixin, Model):
     """Mean by a network, standard deviation a parameter."""
 
     def __init__(self, **spaces: Any) -> None:
         Model.__init__(self, **spaces)
         GaussianMixin.__init__(self, clip_log_std=True, min_log_std=-20, max_log_std=2)
-        self.net = nn.Sequential(
-            nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1), nn.Tanh()
-        )
+        self.net = network(nn.Tanh())
         self.log_std = nn.Parameter(torch.zeros(1))
 
     def compute(self, inputs: dict[str, Any], role: str) -> tuple[torch.Tensor, dict[str, Any]]:  # noqa: ARG002
@@ -40,7 +43,7 @@ class Value(DeterministicMixin, Model):
     def __init__(self, **spaces: Any) -> None:
         Model.__init__(self, **spaces)
         DeterministicMixin.__init__(self)
-        self.net = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+        self.net = network()
 
     def compute(self, inputs: dict[str, Any], role: str) -> tuple[torch.Tensor, dict[str, Any]]:  # noqa: ARG002
         """One value a state."""

@@ -64,8 +64,9 @@ for update in range(first, args.updates + 1):
     run.envs(step=update, reward=rewards, lane=device)  # Overwatch
     stop = int(over_ranks(asked.clone(), dist.ReduceOp.MAX))
     if rank == 0 and (update % 50 == 0 or stop):
-        torch.save({"update": update, "logits": logits.detach()}, args.checkpoint.with_suffix(".part"))
-        args.checkpoint.with_suffix(".part").replace(args.checkpoint)
+        part = args.checkpoint.with_suffix(".part")
+        torch.save({"update": update, "logits": logits.detach()}, part)
+        part.replace(args.checkpoint)
     if stop:
         sys.exit(128 + stop)
 run.close()  # Overwatch

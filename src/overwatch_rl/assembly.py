@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -24,7 +25,7 @@ from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout, started
 from overwatch_rl.telemetry.screen import Screen
-from overwatch_rl.telemetry.tower import Tower, named, recompiles, start_tower
+from overwatch_rl.telemetry.tower import Tower, TowerConfig, named, recompiles, start_tower
 from overwatch_rl.training.distributed import Joined, Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
 from overwatch_rl.training.replayed import Local, Replayed
@@ -60,24 +61,26 @@ class Keeping:
 class Flight:
     """A training that is ready to run."""
 
-    trainer: Trainer[Any]
+    trainer: Any
+    run: Callable[[], str]
+    """Trains; the outcome in one word."""
     reporter: Reporter
     tower: Tower | None
     keeper: Keeper | None
     """`None` where nothing is kept."""
-    close_world: Callable[[], None]
-    """Ends what a world started, as subprocesses."""
+    close: Callable[[], None]
+    """Ends what was started for it, as subprocesses of a world."""
 
     def fly(self) -> None:
         """Train; whatever happens, the run is closed with its outcome, and kept when it is whole."""
         outcome, reason, is_whole = "failed", None, False
         try:
             try:
-                outcome = self.trainer.run()
+                outcome = self.run()
                 is_whole = True
             finally:
                 with self.reporter.phase("shutdown"), ExitStack() as ends:
-                    ends.callback(self.close_world)
+                    ends.callback(self.close)
                     if self.keeper is not None:
                         self.keeper.close(is_whole=is_whole)
         except BaseException as error:
@@ -107,10 +110,15 @@ def assemble(
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
     algorithm = _algorithm(settings, world.spec, ranks)
-    parts = _Started(settings, keeping, checkpoint, is_first=here.is_first)
+    about = RunFacts(
+        config=config_of(settings), described=settings.described, envs=settings.world.num_envs,
+        updates=settings.trainer.updates, out=settings.out, tower=settings.tower,
+        tensorboard=settings.tensorboard, device=settings.world.device,
+        glyphs=world.spec.observation.glyphs if settings.view else "",
+    )  # fmt: skip
+    parts = Reporting(about, keeping, checkpoint, is_first=here.is_first)
     try:
-        parts.report(world.spec)
-        reporter = Fanout(parts.reporters)
+        reporter = parts.report(world.spec)
         requested = together(ranks, stop, settings.trainer.steps)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, requested)
         trainer.host_numbers = recompiles(reporter.fact)
@@ -124,10 +132,11 @@ def assemble(
         started(reporter, began)
         return Flight(
             trainer=trainer,
+            run=trainer.run,
             reporter=reporter,
             tower=parts.tower,
             keeper=keeper,
-            close_world=getattr(world, "close", lambda: None),
+            close=getattr(world, "close", lambda: None),
         )
     except BaseException as error:
         parts.fail(f"{type(error).__name__}: {error}")
@@ -154,82 +163,99 @@ def _planned(algorithm: PPO, batch: Batch, reporter: Reporter, ranks: Ranks) -> 
     return tuned.numbers()
 
 
-class _Started:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What reporters and checkpoints have of a run, whatever trains in it."""
+
+    config: dict[str, object]
+    """As it lies in checkpoints."""
+    described: dict[str, str]
+    """As it is shown."""
+    envs: int
+    updates: int | None
+    out: Path | None
+    tower: TowerConfig | None
+    tensorboard: Path | None = None
+    device: str = "cpu"
+    glyphs: str = ""
+    """Characters of what the first env sees; empty where that is not shown."""
+    screen: type[Screen] = Screen
+
+
+class Reporting:
     """What has been started so far: the lock of the run's folder before anything is written there."""
 
     def __init__(
-        self, settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None, *, is_first: bool
+        self, about: RunFacts, keeping: Keeping, checkpoint: Checkpoint | None, *, is_first: bool = True
     ) -> None:
         self._is_first = is_first
-        self._settings = settings
+        self._about = about
         self._keeping = keeping
         self._checkpoint = checkpoint
-        self._config = config_of(settings)
-        self._run_id = ""
-        self._manager: Manager | None = None
+        self._digest = hash_of(about.config)
+        self.run_id = ""
+        self.manager: Manager | None = None
         self.tower: Tower | None = None
-        self.reporters: list[Reporter] = []
-        if settings.out is not None:
+        self._reporters: list[Reporter] = []
+        if about.out is not None:
             after = 0 if checkpoint is None else checkpoint.state.lineage
-            self._manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep), after=after)
+            self.manager = Manager(about.out / FOLDER, Retention(keep=keeping.keep), after=after)
 
-    def report(self, spec: WorldSpec) -> None:
-        """Start the reporters."""
-        settings, known = self._settings, self._checkpoint
-        if settings.tower is not None:
-            tower = replace(settings.tower, resumed=None if known is None else known.state.updates)
-            self.tower = start_tower(tower, spec, settings.world.num_envs, settings.described)
+    def report(self, spec: WorldSpec) -> Reporter:
+        """Start the reporters; all of them as one."""
+        about, known = self._about, self._checkpoint
         given = self._keeping.run_id
-        own = given if known is None else run_id_of(known, settings.out, given)
-        self._run_id = self.tower.run_id if self.tower else named(own, spec.task)
-        digest = hash_of(self._config)
-        if settings.out is not None:
-            about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}
+        own = given if known is None else run_id_of(known, about.out, given)
+        if about.tower is not None:
+            resumed = None if known is None else known.state.updates
+            tower = replace(about.tower, run_id=own, resumed=resumed)
+            self.tower = start_tower(tower, spec, about.envs, about.described)
+        self.run_id = self.tower.run_id if self.tower else named(own, spec.task)
+        if about.out is not None:
+            header = {"run_id": self.run_id, "config_hash": self._digest, "config": about.config}
             done = (0, 0) if known is None else (known.state.updates, known.state.steps)
-            self.reporters.append(Files(settings.out, about, done=done, tensorboard=settings.tensorboard))
+            self._reporters.append(Files(about.out, header, done=done, tensorboard=about.tensorboard))
         if self.tower is not None:
-            self.reporters.append(self.tower)
-        differing = [] if known is None else differences(known.state, self._config)
-        self._log(spec, digest, differing)
+            self._reporters.append(self.tower)
+        if self._is_first:
+            self._reporters.append(self._log(spec))
+        return Fanout(self._reporters)
 
-    def keeper(self, trainer: Trainer[Any], reporter: Reporter) -> Keeper | None:
+    def keeper(self, trainer: Any, reporter: Reporter, *, has_world: bool = True) -> Keeper | None:
         """The one that saves; `None` where nothing is kept."""
-        for one in self.reporters:
+        for one in self._reporters:
             if isinstance(one, FlightLog):
-                one.memory = trainer.memory
-        if self._manager is None:
+                one.memory = getattr(trainer, "memory", None)
+        if self.manager is None:
             return None
-        run = Kept(run_id=self._run_id, config=self._config, config_hash=hash_of(self._config))
-        return Keeper(trainer, self._manager, run, reporter, every=self._keeping.every)
+        run = Kept(run_id=self.run_id, config=self._about.config, config_hash=self._digest)
+        return Keeper(trainer, self.manager, run, reporter, every=self._keeping.every, has_world=has_world)
 
     def fail(self, reason: str) -> None:
         """Close all of it as failed."""
-        if self.tower is not None and self.tower not in self.reporters:
-            self.reporters.append(self.tower)
-        Fanout(self.reporters).close(outcome="failed", reason=reason)
-        if self._manager is not None:
-            self._manager.close(None, {})
+        if self.tower is not None and self.tower not in self._reporters:
+            self._reporters.append(self.tower)
+        Fanout(self._reporters).close(outcome="failed", reason=reason)
+        if self.manager is not None:
+            self.manager.close(None, {})
 
-    def _trace(self) -> str:
-        return "" if self.tower is None else self.tower.traceparent()
-
-    def _log(self, spec: WorldSpec, digest: str, differing: list[str]) -> None:
+    def _log(self, spec: WorldSpec) -> Reporter:
         """Lines for a person on a terminal, else the flight's own log."""
-        settings = self._settings
-        if not self._is_first:
-            return
+        about, known = self._about, self._checkpoint
+        differing = [] if known is None else differences(known.state, about.config)
         if self._keeping.is_text:
             if self.tower is not None:
-                click.echo(f"run {self._run_id}")
+                click.echo(f"run {self.run_id}")
             for one in differing:
                 click.echo(f"resumed, and equal to rounding only: {one}", err=True)
-            self.reporters.append(Screen(settings.trainer.updates))
-            return
-        log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
-        glyphs = spec.observation.glyphs if settings.view else ""
-        flight = FlightLog(log, settings.world.device, self._trace, glyphs=glyphs)
-        resumed = None if self._checkpoint is None else self._checkpoint.where
-        flight.started(
-            task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
+            return about.screen(about.updates)
+        log = flight_logger(sys.stdout, run_id=self.run_id, config=self._digest)
+        tower = self.tower
+        flight = FlightLog(
+            log, about.device, lambda: "" if tower is None else tower.traceparent(), glyphs=about.glyphs
         )
-        self.reporters.append(flight)
+        flight.started(
+            task=spec.task, settings=about.config, resumed_from=None if known is None else known.where,
+            equal_to_rounding_only=differing,
+        )  # fmt: skip
+        return flight

@@ -6,7 +6,7 @@ cores. Raises `ValueError` naming the value and the fix.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
@@ -82,10 +82,14 @@ PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
 
 def preset_of(world: str, algorithm: str) -> Preset[Any]:
     """What an algorithm is trained with in a world; raises `ValueError` where there is no such algorithm."""
-    found: Preset[Any] | None = DQN_PRESET if algorithm == "dqn" else None
-    if algorithm == "ppo":
+    kind = kind_of(algorithm)
+    found: Preset[Any] | None = DQN_PRESET
+    if kind.option == "ppo":
         found = PRESETS.get(world) or PRESETS.get(world.partition(":")[0])
-    return found or Preset(learned=kind_of(algorithm).config())
+    if found is None:
+        return Preset(learned=kind.config())
+    shared = {one.name for one in fields(kind.config)} & {one.name for one in fields(found.learned)}
+    return replace(found, learned=kind.config(**{name: getattr(found.learned, name) for name in shared}))
 
 
 class TrainFlags(TypedDict):
@@ -321,7 +325,7 @@ def named_values(flag: str, words: tuple[str, ...]) -> dict[str, str]:
 
 def _learned(flags: TrainFlags, kind: Kind, preset: AlgorithmConfig) -> AlgorithmConfig:
     """The algorithm's settings; raises `ValueError` for one that is wrong, or is another algorithm's."""
-    name, given = flags["algorithm"], cast("dict[str, Any]", flags)
+    name, given = kind.option, cast("dict[str, Any]", flags)
     others = [flag for row in ALGORITHMS.values() for flag in row.flags if flag not in kind.flags]
     strange = [flag for flag in others if given[flag] is not None]
     strange += [other for other, words in flags["own"].items() if words and other != name]
@@ -365,7 +369,7 @@ def _described(
         "lr": learned.learning_rate,
     }
     used |= kind.shown(learned)
-    if flags["plan"] == AUTO and used.get("network") == "conv":
+    if flags["plan"] == AUTO and used.get("network") in ("conv", "conv_recurrent"):
         used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
     shown = {name: value for name, value in flags.items() if name not in _HIDDEN} | own | used
     return {name: str(value) for name, value in shown.items()}

@@ -145,9 +145,9 @@ def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any
     named = {name: (given[name], _leaf(kept, path)) for name, path in leaves.items() if name in typed}
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     named |= {f"set {name}": (value, kept["settings"].get(name)) for name, value in own.items()}
-    words = flags["own"].get(part, ())
+    words = flags["own"].get(option := kind_of(part).option, ())
     changed = config_of(train_settings(flags))[part] if words else {}
-    for name in named_values(f"--{part}", words):
+    for name in named_values(f"--{option}", words):
         path = name.split(".")
         named[f"{part} {name}"] = (_leaf(cast("dict[str, Any]", changed), path), _leaf(kept[part], path))
     for name, (value, before) in named.items():

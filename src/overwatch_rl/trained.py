@@ -8,7 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms.table import ALGORITHMS, Acting, AlgorithmConfig, kept
+from overwatch_rl.algorithms.common import Algorithm
+from overwatch_rl.algorithms.table import AlgorithmConfig, kept, kind_of
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import POLICY
 from overwatch_rl.checkpoints.reading import find_checkpoint
@@ -36,9 +37,9 @@ class TrainedPolicy:
         """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
         return player(self.policy(spec))
 
-    def policy(self, spec: WorldSpec) -> Acting:
+    def policy(self, spec: WorldSpec) -> Algorithm[Any]:
         """The policy itself for such a world; raises `ValueError` when that has another shape."""
-        policy: Acting = ALGORITHMS[self.algorithm].make(spec, self.config, seed=0)
+        policy: Algorithm[Any] = kind_of(self.algorithm).make(spec, self.config, seed=0)
         try:
             policy.policy.load_state_dict(
                 {name.removeprefix("policy."): value for name, value in self.weights.items()}
@@ -52,7 +53,9 @@ class TrainedPolicy:
         return policy
 
 
-def player(policy: Acting, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
+def player(
+    policy: Algorithm[Any], generator: torch.Generator | None = None
+) -> Callable[[Observation], Tensor]:
     """A frozen policy as a function from an observation to actions; drawn with a generator.
 
     One with memory remembers what it is shown: it plays one episode of each env.

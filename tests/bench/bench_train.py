@@ -31,7 +31,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from overwatch_rl.algorithms.common import Batch, Plan
-from overwatch_rl.algorithms.networks import Conv
+from overwatch_rl.algorithms.networks import Conv, Size
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.tower import Tower, TowerConfig, start_tower
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
@@ -122,7 +122,7 @@ def _update(made: PPO, rows: Batch, plan: Plan) -> Callable[[], object]:
 
 def _cleanrl(rows: Batch) -> Callable[[], object]:
     """One minibatch of `ppo_atari.py`, with our network's layers."""
-    agent = Conv(CODES, 8, torch.Generator().manual_seed(0))
+    agent = Conv(CODES, 8, torch.Generator().manual_seed(0), Size())
     optimizer = torch.optim.Adam(agent.parameters(), lr=3e-4, eps=1e-5)
 
     def update() -> None:
@@ -151,12 +151,12 @@ class _Layers(BaseFeaturesExtractor):
 
     def __init__(self, space: gymnasium.Space[np.ndarray]) -> None:
         super().__init__(space, 512)
-        made = Conv(ObservationSpec(shape=(6, 11, 11)), 8, torch.Generator().manual_seed(0))
-        self.body, self.hidden = made.body, made.hidden
+        made = Conv(ObservationSpec(shape=(6, 11, 11)), 8, torch.Generator().manual_seed(0), Size())
+        self.body = made.body
 
     def forward(self, seen: Tensor) -> Tensor:
         """B 512."""
-        return torch.relu(self.hidden(self.body(seen).flatten(1)))
+        return self.body(seen)
 
 
 class _Grid(gymnasium.Env[np.ndarray, np.int64]):

@@ -45,7 +45,7 @@ def test_settings_of_ppo_without_a_flag_are_read_as_their_kind() -> None:
     ("word", "error"),
     [
         ("clip", "--ppo 'clip' has no value"),
-        ("clipp=1", "ppo has no setting 'clipp'; its settings are anneal_updates, clip"),
+        ("clipp=1", "ppo has no setting 'clipp'; its settings are activation, anneal_updates"),
         ("clip=x", "ppo.clip is 'x'; use a number"),
     ],
 )

@@ -8,10 +8,10 @@ What was collected is appended before anything else is collected. Must not know 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from overwatch.events import LogLine, PhaseEnded, Severity
-from overwatch_rl.algorithms.table import Acting as Policy
+from overwatch_rl.algorithms.common import Algorithm
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.telemetry.meter import Meter
@@ -103,7 +103,7 @@ class Around:
 class Actor:
     """One world and its policy."""
 
-    def __init__(self, world: World, policy: Policy, config: ActorConfig, around: Around) -> None:
+    def __init__(self, world: World, policy: Algorithm[Any], config: ActorConfig, around: Around) -> None:
         self._policy = policy
         self._config = config
         self._weights, self._experience = around.weights, around.experience

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from overwatch_rl.types import Decision, Observation, Rollout, Stats
 from overwatch_rl.undefined import ratio, where_defined
@@ -105,6 +105,11 @@ class Learner(Protocol[R_contra, B]):
 
 class Algorithm(Learner[Rollout, B], Protocol[B]):
     """What acts in worlds and learns."""
+
+    @property
+    def policy(self) -> nn.Module:
+        """What acts; its tensors are `policy.*` of the state."""
+        ...
 
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False

@@ -10,11 +10,13 @@ M memory; W units of a layer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from overwatch_rl.components import component, is_importable
 from overwatch_rl.types import ActionSpec, Factored, ObservationSpec, SlotLayout
 
 HIDDEN: Final = 64
@@ -58,19 +60,42 @@ class Recurrent(Protocol):
         ...
 
 
-class Mlp(nn.Module):
-    """Two tanh networks of two layers: one for the outputs, one for the value."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large hidden layers are."""
 
-    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+    width: int = HIDDEN
+    """Units of each, but of the layer behind convolutions."""
+    depth: int = 2
+    """How many a body has."""
+    activation: str = "tanh"
+    """A row of `ACTIVATIONS`; convolutions have ReLU."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"activation is {self.activation!r}; use one of {known}")
+
+
+class Mlp(nn.Module):
+    """Two networks: one for the outputs, one for the value."""
+
+    def __init__(
+        self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator, size: Size
+    ) -> None:
         super().__init__()
         self.encode = Encoder(spec)
         self._rows = rows_of_heads(action)
         width = self.encode.num_features
         self.actor = nn.Sequential(
-            *_hidden(width, generator), _linear(HIDDEN, action.num_outputs, generator, _POLICY_GAIN)
+            *_hidden(width, generator, size),
+            _linear(size.width, action.num_outputs, generator, _POLICY_GAIN),
         )
-        self.critic = nn.Sequential(*_hidden(width, generator))
-        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
+        self.critic = nn.Sequential(*_hidden(width, generator, size))
+        self.value = _linear(size.width, 1, generator, _VALUE_GAIN)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
@@ -85,35 +110,25 @@ class Mlp(nn.Module):
 
 
 class Conv(nn.Module):
-    """Three 3 x 3 convolutions and a layer of 512, shared by the outputs and the value."""
+    """Three convolutions and a layer of 512, shared by the outputs and the value."""
 
-    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+    def __init__(
+        self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator, _: Size
+    ) -> None:
         super().__init__()
         self.encode = Encoder(spec)
-        self._rows = rows_of_heads(action)
-        if len(self.encode.shape) != 3:
-            raise ValueError(
-                f"network 'conv' needs a grid of codes or channels x rows x columns, not {spec.shape}; "
-                "use 'mlp'"
-            )
-        channels, rows, columns = self.encode.shape
-        layers: list[nn.Module] = []
-        for width in CHANNELS:
-            layers += [_started(nn.Conv2d(channels, width, 3, padding=1), generator, 2**0.5), nn.ReLU()]
-            channels = width
-        self.body = nn.Sequential(*layers)
-        self.hidden = _linear(channels * rows * columns, WIDTH, generator, 2**0.5)
-        self.actor = _linear(WIDTH, action.num_outputs, generator, _POLICY_GAIN)
+        self.body = _convolved(self.encode.shape, generator)
+        self.choose = Choices(WIDTH, action, generator)
         self.value = _linear(WIDTH, 1, generator, _VALUE_GAIN)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
-        hidden = torch.relu(self.hidden(self.body(self.encode(features)).flatten(1)))
-        return _fp32(self.actor, hidden), _fp32(self.value, hidden).squeeze(-1)
+        hidden = self.body(self.encode(features))
+        return self.choose(hidden), _fp32(self.value, hidden).squeeze(-1)
 
     def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
         """One, of all heads."""
-        return [(self.actor, self._rows)]
+        return self.choose.last_layers()
 
 
 class Slots(nn.Module):
@@ -124,13 +139,15 @@ class Slots(nn.Module):
     slots acts with any number of them.
     """
 
-    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+    def __init__(
+        self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator, size: Size
+    ) -> None:
         super().__init__()
         layout = _layout_of("slots", spec, action)
         self.encode = Encoder(spec)
-        self.actor, self.critic = SlotBody(layout, generator), SlotBody(layout, generator)
-        self.choose = SlotChoices(layout, cast("Factored", action), generator)
-        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
+        self.actor, self.critic = SlotBody(layout, generator, size), SlotBody(layout, generator, size)
+        self.choose = SlotChoices(layout, cast("Factored", action), generator, size)
+        self.value = _linear(size.width, 1, generator, _VALUE_GAIN)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
@@ -143,22 +160,34 @@ class Slots(nn.Module):
         return self.choose.last_layers()
 
 
-class RecurrentSlots(nn.Module):
-    """As `Slots` with one body for outputs and value, and a memory of what it saw in the episode so far.
+class Remembering(nn.Module):
+    """One body for outputs and value, and a memory of what it saw in the episode so far.
 
     The memory is that of a cell with gates (Hochreiter & Schmidhuber 1997, "Long short-term memory"); what it
     gives is added to what the body sees now.
     """
 
-    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+    def __init__(self, *fitting: Any) -> None:
+        """`fitting` are the arguments of every network."""
         super().__init__()
-        layout = _layout_of("slots_recurrent", spec, action)
+        spec, _, generator, _ = fitting
         self.encode = Encoder(spec)
-        self.body = SlotBody(layout, generator)
-        self.remember = Memory(HIDDEN, generator)
-        self.num_memory = 2 * HIDDEN
-        self.choose = SlotChoices(layout, cast("Factored", action), generator)
-        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
+        self.width, self.body = self._body(*fitting)
+        self.remember = Memory(self.width, generator)
+        self.num_memory = 2 * self.width
+        self.choose = self._choose(*fitting)
+        self.value = _linear(self.width, 1, generator, _VALUE_GAIN)
+
+    def _body(self, *fitting: Any) -> tuple[int, nn.Module]:
+        """Units W, and from the encoded observation to B W."""
+        *_, generator, size = fitting
+        layers = _hidden(self.encode.num_features, generator, size)
+        return size.width, nn.Sequential(nn.Flatten(), *layers)
+
+    def _choose(self, *fitting: Any) -> Any:
+        """From B W, and what else the body gives, to outputs."""
+        _, action, generator, _ = fitting
+        return Choices(self.width, action, generator)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B of first steps."""
@@ -170,25 +199,63 @@ class RecurrentSlots(nn.Module):
     def unroll(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As `Recurrent.unroll`."""
         steps, rows = begins.shape
-        seen, slots = self.body(self.encode(features.flatten(0, 1)))
+        seen = self.body(self.encode(features.flatten(0, 1)))
+        seen, *others = seen if isinstance(seen, tuple) else (seen,)
         memories = self.remember(seen.view(steps, rows, -1), memory, begins)
-        found = seen + memories[..., :HIDDEN].flatten(0, 1)
-        outputs = self.choose(found, slots)
+        found = seen + memories[..., : self.width].flatten(0, 1)
+        outputs = self.choose(found, *others)
         return outputs.view(steps, rows, -1), _fp32(self.value, found).view(steps, rows), memories
 
     def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
-        """Of the slot's head, and of all others."""
-        return self.choose.last_layers()
+        """As of what chooses."""
+        found: list[tuple[nn.Linear, list[int]]] = self.choose.last_layers()
+        return found
+
+
+class RecurrentConv(Remembering):
+    """As `Conv`, with a memory."""
+
+    def _body(self, *fitting: Any) -> tuple[int, nn.Module]:
+        return WIDTH, _convolved(self.encode.shape, fitting[2])
+
+
+class RecurrentSlots(Remembering):
+    """As `Slots` with one body for outputs and value, and a memory."""
+
+    def _body(self, *fitting: Any) -> tuple[int, nn.Module]:
+        spec, action, generator, size = fitting
+        return size.width, SlotBody(_layout_of("slots_recurrent", spec, action), generator, size)
+
+    def _choose(self, *fitting: Any) -> Any:
+        spec, action, generator, size = fitting
+        return SlotChoices(_layout_of("slots_recurrent", spec, action), action, generator, size)
+
+
+class Choices(nn.Module):
+    """The outputs of an action without slots."""
+
+    def __init__(self, width: int, action: ActionSpec, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layer = _linear(width, action.num_outputs, generator, _POLICY_GAIN)
+        self._rows = rows_of_heads(action)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """B L from B W."""
+        return _fp32(self.layer, hidden)
+
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """One, of all heads."""
+        return [(self.layer, self._rows)]
 
 
 class SlotBody(nn.Module):
     """What is to be known of an environment with slots, whatever their order and number."""
 
-    def __init__(self, layout: SlotLayout, generator: torch.Generator) -> None:
+    def __init__(self, layout: SlotLayout, generator: torch.Generator, size: Size) -> None:
         super().__init__()
         self._shared, self._width = layout.shared, layout.width
-        self.slot = nn.Sequential(_linear(layout.width, HIDDEN, generator, 2**0.5), nn.Tanh())
-        self.whole = nn.Sequential(*_hidden(layout.shared + 2 * HIDDEN, generator))
+        self.slot = nn.Sequential(*_hidden(layout.width, generator, replace(size, depth=1)))
+        self.whole = nn.Sequential(*_hidden(layout.shared + 2 * size.width, generator, size))
 
     def forward(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to the environment as B W, by mean and maximum over slots, and to each slot as B K W."""
@@ -200,15 +267,15 @@ class SlotBody(nn.Module):
 class SlotChoices(nn.Module):
     """Outputs of a factored action of which one head chooses a slot."""
 
-    def __init__(self, layout: SlotLayout, action: Factored, generator: torch.Generator) -> None:
+    def __init__(self, layout: SlotLayout, action: Factored, generator: torch.Generator, size: Size) -> None:
         super().__init__()
         number = [head.name for head in action.heads].index(layout.head)
         self._number, self._num_ops = number, action.num_ops
         self._sizes = [size for head, size in enumerate(action.sizes) if head != number]
         self._rows = [head for head in rows_of_heads(action) if head != number]
-        self.whole, self.own = (_linear(HIDDEN, HIDDEN, generator, 2**0.5) for _ in range(2))
-        self.slot = _linear(HIDDEN, action.num_ops, generator, _POLICY_GAIN)
-        self.others = _linear(HIDDEN, sum(self._sizes), generator, _POLICY_GAIN)
+        self.whole, self.own = (_linear(size.width, size.width, generator, 2**0.5) for _ in range(2))
+        self.slot = _linear(size.width, action.num_ops, generator, _POLICY_GAIN)
+        self.others = _linear(size.width, sum(self._sizes), generator, _POLICY_GAIN)
 
     def forward(self, whole: Tensor, each: Tensor) -> Tensor:
         """B L in the flat layout of the action, from the environment B W and its slots B K W."""
@@ -320,11 +387,35 @@ def _through(layers: Iterable[nn.Module], found: Tensor) -> Tensor:
     return found
 
 
-def _hidden(width: int, generator: torch.Generator) -> list[nn.Module]:
-    return [
-        _linear(width, HIDDEN, generator, 2**0.5), nn.Tanh(),
-        _linear(HIDDEN, HIDDEN, generator, 2**0.5), nn.Tanh(),
-    ]  # fmt: skip
+def _hidden(width: int, generator: torch.Generator, size: Size) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for _ in range(size.depth):
+        layers += [_linear(width, size.width, generator, 2**0.5), ACTIVATIONS[size.activation]()]
+        width = size.width
+    return layers
+
+
+def _convolved(shape: tuple[int, ...], generator: torch.Generator) -> nn.Sequential:
+    """From pictures of this shape to B W, by three convolutions and a layer.
+
+    Of 36 x 36 and more they have the strides of Mnih et al. 2015, "Human-level control through deep
+    reinforcement learning"; on smaller grids each cell counts.
+    """
+    if len(shape) != 3:
+        raise ValueError(
+            f"convolutions need a grid of codes or channels x rows x columns, not {shape}; use network 'mlp'"
+        )
+    is_large = min(shape[1:]) >= 36
+    layers: list[nn.Module] = []
+    channels = shape[0]
+    for width, (kernel, stride) in zip(CHANNELS, ((8, 4), (4, 2), (3, 1)), strict=True):
+        how = (kernel, stride) if is_large else (3, 1, 1)
+        layers += [_started(nn.Conv2d(channels, width, *how), generator, 2**0.5), nn.ReLU()]
+        channels = width
+    body = nn.Sequential(*layers, nn.Flatten())
+    with torch.no_grad():
+        size = body(torch.zeros(1, *shape)).shape[1]
+    return body.extend([_linear(size, WIDTH, generator, 2**0.5), nn.ReLU()])
 
 
 def _linear(width_in: int, width_out: int, generator: torch.Generator, gain: float) -> nn.Linear:
@@ -353,23 +444,41 @@ def _layout_of(name: str, spec: ObservationSpec, action: ActionSpec) -> SlotLayo
     return layout
 
 
-NETWORKS: Final[dict[str, Callable[[ObservationSpec, ActionSpec, torch.Generator], nn.Module]]] = {
+ACTIVATIONS: Final[dict[str, Callable[[], nn.Module]]] = {
+    "tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU,
+}  # fmt: skip
+NETWORKS: Final[dict[str, Callable[[ObservationSpec, ActionSpec, torch.Generator, Size], nn.Module]]] = {
     "mlp": Mlp,
+    "mlp_recurrent": Remembering,
     "conv": Conv,
+    "conv_recurrent": RecurrentConv,
     "slots": Slots,
     "slots_recurrent": RecurrentSlots,
 }
 """Name to what makes one, on the CPU, from the observation, the action and a generator."""
 
 
+def _made_by(name: str) -> Any:
+    if name not in NETWORKS and is_importable(name):
+        return component(name)
+    return NETWORKS.get(name)
+
+
 def has_memory(name: str) -> bool:
     """Whether the network called `name` is `Recurrent`; not where there is none."""
-    return hasattr(NETWORKS.get(name), "unroll")
+    return hasattr(_made_by(name), "unroll")
 
 
-def network(name: str, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> nn.Module:
-    """The network called `name`; raises `ValueError` when there is none or it does not fit."""
-    made = NETWORKS.get(name)
-    if made is None:
-        raise ValueError(f"network {name!r} does not exist; use one of {', '.join(sorted(NETWORKS))}")
-    return made(spec, action, generator)
+def network(
+    name: str, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator, size: Size | None = None
+) -> nn.Module:
+    """The network called `name`, or the user's own by `package.module:name`.
+
+    Raises `ValueError` when there is none or it does not fit.
+    """
+    make = _made_by(name)
+    if make is None:
+        known = ", ".join(sorted(NETWORKS))
+        raise ValueError(f"network {name!r} does not exist; use one of {known}, or package.module:name")
+    found: nn.Module = make(spec, action, generator, size or Size())
+    return found

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch_rl.algorithms.common import Batch, Plan, Ranks, moments
-from overwatch_rl.algorithms.networks import Encoder, Recurrent, network
+from overwatch_rl.algorithms.networks import Encoder, Recurrent, Size, network
 from overwatch_rl.types import ActionSpec, Box, Factored, ObservationSpec, WorldSpec
 
 _ILLEGAL: Final = -1e9
@@ -237,16 +237,15 @@ class Policy(nn.Module):
     It computes by a plan: precision, layout in memory, compiled or not.
     """
 
-    def __init__(
-        self, spec: WorldSpec, name: str, *, logit_scale: float, is_normalised: bool, seed: int
-    ) -> None:
-        """`name` is that of a network; raises `ValueError` when it or the normaliser does not fit."""
+    def __init__(self, spec: WorldSpec, config: Any, *, seed: int) -> None:
+        """`config` has the first settings of `PPOConfig`; `ValueError` when they do not fit the world."""
         super().__init__()
         init = torch.Generator().manual_seed(seed)
-        made = network(name, spec.observation, spec.action, init)
+        size = Size(width=config.width, depth=config.depth, activation=config.activation)
+        made = network(config.network, spec.observation, spec.action, init, size)
         self.network: Any = made
-        self.actions: Any = distribution(spec.action, logit_scale)
-        self.normaliser = _normaliser(spec.observation) if is_normalised else None
+        self.actions: Any = distribution(spec.action, config.logit_scale)
+        self.normaliser = _normaliser(spec.observation) if config.normalise_observations else None
         self.plan = Plan()
         self.num_memory: int | None = made.num_memory if isinstance(made, Recurrent) else None
         """M, of a network with memory."""

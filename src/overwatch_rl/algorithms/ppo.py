@@ -71,10 +71,16 @@ class PPOConfig:
     """How one update learns from one batch."""
 
     network: str = "mlp"
-    """A row of `networks.NETWORKS`."""
+    """A row of `networks.NETWORKS`, or `package.module:name`."""
+    width: int = 64
+    depth: int = 2
+    activation: str = "tanh"
+    """Units and number of hidden layers, and what is between them."""
     logit_scale: float = 0.25
     """Logits are this share of the network's outputs. Below 1 a step too large moves the policy too far,
     which can be seen and undone, rather than saturating it for ever at once; learning takes longer."""
+    normalise_observations: bool = False
+    """Whether vectors of floats are seen as deviations from their running mean."""
     learning_rate: float = 3e-3
     """Step size of Adam at the first update."""
     anneal_updates: int | None = None
@@ -97,8 +103,6 @@ class PPOConfig:
     """Stop an update after an epoch whose joint KL is above 1.5 times this; `None` never stops."""
     popart: bool = False
     """Whether the critic predicts in units of the returns' running mean and deviation."""
-    normalise_observations: bool = False
-    """Whether vectors of floats are seen as deviations from their running mean."""
     importance_cap: float = 5.0
     """Most that a stale row's policy loss is weighted by."""
     gamma: float = 0.995
@@ -328,10 +332,7 @@ class PPO:
         self.config = config
         self.device = torch.device(device)
         self._ranks: Ranks = Alone() if ranks is None else ranks
-        self.policy = Policy(
-            spec, config.network, logit_scale=config.logit_scale, seed=seed,
-            is_normalised=config.normalise_observations,
-        )  # fmt: skip
+        self.policy = Policy(spec, config, seed=seed)
         self.popart = PopArt()
         self.policy.add_module("popart", self.popart)
         self.policy.to(self.device)

@@ -4,46 +4,17 @@ GRPO is none of them: it answers prompts, and its batches are groups. Must not k
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, TypeAlias, get_type_hints
 
 import msgspec
-import torch
-from torch import Tensor, nn
 
 from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.algorithms.networks import has_memory
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
-from overwatch_rl.types import Decision, Observation
+from overwatch_rl.components import component, is_importable
 
 AlgorithmConfig: TypeAlias = PPOConfig | DQNConfig
-
-
-class Acting(Protocol):
-    """What every row makes, as far as acting goes."""
-
-    @property
-    def policy(self) -> nn.Module:
-        """The network that acts."""
-        ...
-
-    def act(
-        self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
-    ) -> Decision:
-        """Actions; drawn, or the likeliest."""
-        ...
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Tensors by name, those of `policy` under `policy.`."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Become as it was when `state` was taken."""
-        ...
-
-    def acting_keys(self) -> frozenset[str]:
-        """The names in `state_dict` of every tensor that acting reads."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +28,8 @@ class Kind:
     """Those of one update, by a config."""
     tunable: frozenset[str]
     """Settings that a command may change while it trains; rows of `orchestrator.commands.TUNABLES`."""
+    option: str
+    """That of `overwatch-rl train` which sets its settings, and the algorithm whose presets it takes."""
     flags: tuple[str, ...]
     """Flags of `overwatch-rl train` that are settings of it, by the same names but for `NAMES`."""
     shown: Callable[[Any], dict[str, object]] = asdict
@@ -85,6 +58,7 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         make=PPO,
         optimiser_steps=lambda config: config.epochs * config.minibatches,
         tunable=frozenset(("learning_rate", "entropy_coef", "clip", "value_coef", "max_grad_norm")),
+        option="ppo",
         flags=(
             "lr",
             "epochs",
@@ -104,6 +78,7 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         make=DQN,
         optimiser_steps=lambda config: config.gradient_steps,
         tunable=frozenset(("learning_rate",)),
+        option="dqn",
         flags=("lr", "gamma"),
         is_replayed=True,
     ),
@@ -112,15 +87,23 @@ ALGORITHMS: Final[dict[str, Kind]] = {
 
 
 def kind_of(name: str) -> Kind:
-    """The row; raises `ValueError` when there is none."""
-    if name not in ALGORITHMS:
-        raise ValueError(f"algorithm is {name!r}; use one of {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+    """The row, or the user's own by `package.module:name`: a `Kind`, or a class made and set as PPO is.
+
+    Raises `ValueError` when there is none.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if not is_importable(name):
+        raise ValueError(f"algorithm is {name!r}; use one of {', '.join(ALGORITHMS)}, or package.module:name")
+    found = component(name)
+    if isinstance(found, Kind):
+        return found
+    return replace(ALGORITHMS["ppo"], make=found, config=get_type_hints(found.__init__)["config"])
 
 
 def kept(config: Mapping[str, Any]) -> tuple[str, AlgorithmConfig]:
     """Name and settings in the configuration of a run; raises `ValueError` where it has none."""
-    for name, kind in ALGORITHMS.items():
-        if name in config:
-            return name, msgspec.convert(config[name], kind.config)
+    for name in config:
+        if name in ALGORITHMS or ":" in name:
+            return name, msgspec.convert(config[name], kind_of(name).config)
     raise ValueError(f"the configuration names no algorithm; known are {', '.join(ALGORITHMS)}")

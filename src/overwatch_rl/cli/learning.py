@@ -6,7 +6,7 @@ Rules: torch is loaded inside the commands, after signals are taken.
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -19,62 +19,12 @@ if TYPE_CHECKING:
     from overwatch_rl.replay.client import Access
     from overwatch_rl.telemetry.tower import TowerConfig
 
+Flags: TypeAlias = dict[str, Any]
+"""What a command was given, by the name of the option."""
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _TRY_S: Final = 1.0
 """So long the orchestrator is tried, until it is looked whether to stop."""
-
-
-class CommonFlags(TypedDict):
-    """What a learner and an actor are both given."""
-
-    config: Path | None
-    set: tuple[str, ...]
-    run_id: str
-    replay: tuple[str, ...]
-    replay_token: Path | None
-    replay_ca: Path | None
-    orchestrator: str | None
-    orchestrator_token: Path | None
-    orchestrator_ca: Path | None
-    endpoint: str | None
-    telemetry: bool
-    log: str
-    alive: Path | None
-
-
-class LearnerFlags(CommonFlags):
-    """What `overwatch-rl learner` was given."""
-
-    out: Path
-    trace: Path | None
-    bucket: str | None
-    weights: str | None
-    listen: str | None
-    listen_token: Path | None
-    tls_cert: Path | None
-    tls_key: Path | None
-    table: str
-    updates: int | None
-    env_steps: int | None
-    seconds: float | None
-
-
-class ActorFlags(CommonFlags):
-    """What `overwatch-rl actor` was given."""
-
-    weights: str
-    weights_token: Path | None
-    weights_ca: Path | None
-    artifacts: str | None
-    weights_key: str | None
-    rank: int
-    actors: int
-    envs: int | None
-    check_weights: bool
-    wait_s: float
-    rollouts: int | None
-    seconds: float | None
 
 
 _COMMON: Final = (
@@ -137,7 +87,7 @@ def _common(command: C) -> C:
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=Number(0), help="End after this long.")
-def learner(**flags: Unpack[LearnerFlags]) -> None:
+def learner(**flags: Any) -> None:
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
 
     It goes on from the newest checkpoint of its place.
@@ -189,7 +139,7 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 )  # fmt: skip
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
 @click.option("--seconds", type=Number(0), help="End after this long.")
-def actor(**flags: Unpack[ActorFlags]) -> None:
+def actor(**flags: Any) -> None:
     """Step a world with a learner's newest weights, and append what it does to replay."""
     stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop), usage_errors():
@@ -217,7 +167,7 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
 
 
 @contextlib.contextmanager
-def _until_over(flags: ActorFlags, stop: "Callable[[], str | None]") -> "Iterator[Callable[[], str | None]]":
+def _until_over(flags: Flags, stop: "Callable[[], str | None]") -> "Iterator[Callable[[], str | None]]":
     """Whether to end, for an actor whose orchestrator is known: when its run is over, too."""
     if flags["orchestrator"] is None:
         yield stop
@@ -239,7 +189,7 @@ def _until_over(flags: ActorFlags, stop: "Callable[[], str | None]") -> "Iterato
         end.close()
 
 
-def _config(flags: CommonFlags) -> "LearnerConfig":
+def _config(flags: Flags) -> "LearnerConfig":
     """From the file, the orchestrator and flags."""
     from overwatch_rl.learner.config import learner_config, of_file
 
@@ -266,13 +216,13 @@ def _sets(words: tuple[str, ...]) -> list[dict[str, Any]]:
     return given
 
 
-def _record(flags: CommonFlags) -> Any:
+def _record(flags: Flags) -> Any:
     """What the orchestrator knows of the run."""
     return _called(flags, lambda client: client.run())
 
 
 def _called(
-    flags: CommonFlags, work: "Callable[[OrchestratorClient], Awaitable[Any]]", deadline_s: float = 60.0
+    flags: Flags, work: "Callable[[OrchestratorClient], Awaitable[Any]]", deadline_s: float = 60.0
 ) -> Any:
     """What one piece of work with the run's orchestrator returns; each call is tried again for so long."""
     from overwatch_rl.orchestrator.client import Calling, OrchestratorError, called
@@ -284,7 +234,7 @@ def _called(
         raise click.ClickException(str(error)) from error
 
 
-def _awaited_key(flags: ActorFlags, stop: Stop) -> str | None:
+def _awaited_key(flags: Flags, stop: Stop) -> str | None:
     """That of the learner's weights, once it has registered; `None` where it was asked to stop before."""
     from overwatch_rl.learner.governed import text_of
     from overwatch_rl.orchestrator.waiting import Patience, registered
@@ -300,13 +250,13 @@ def _awaited_key(flags: ActorFlags, stop: Stop) -> str | None:
     return None if found is None else text_of(found.weights_public_key)
 
 
-def _access(flags: CommonFlags) -> "Access":
+def _access(flags: Flags) -> "Access":
     from overwatch_rl.replay.client import Access
 
     return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"], namespace=flags["run_id"])
 
 
-def _orchestrator_token(flags: CommonFlags) -> str | None:
+def _orchestrator_token(flags: Flags) -> str | None:
     return _text(flags["orchestrator_token"])
 
 
@@ -314,7 +264,7 @@ def _text(file: Path | None) -> str | None:
     return None if file is None else read_token(file)
 
 
-def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerConfig | None":
+def _tower(flags: Flags, config: "LearnerConfig", **own: Any) -> "TowerConfig | None":
     from overwatch_rl.telemetry.tower import TowerConfig
 
     if not flags["telemetry"]:

@@ -4,7 +4,7 @@ Rules: torch is loaded inside the commands that need it, after signals are taken
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -21,8 +21,6 @@ from overwatch_rl.cli.options import options, orchestrator_options
 from overwatch_rl.web.authorisation import read_token
 
 if TYPE_CHECKING:
-    from overwatch_rl.grpo.config import GrpoFlags
-    from overwatch_rl.grpo.handler import HandlerFlags
     from overwatch_rl.orchestrator.settings import OrchestratorFlags
     from overwatch_rl.rollouts.settings import RolloutsFlags
 
@@ -139,7 +137,7 @@ def grpo(
     keep: int,
     log: str,
     alive: Path | None,
-    **flags: Unpack["GrpoFlags"],
+    **flags: Any,
 ) -> None:
     """Train a small language model with GRPO on groups from handlers in other processes."""
     stop = stopping(None, alive)
@@ -176,7 +174,7 @@ def grpo(
 )  # fmt: skip
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 def grpo_handler(
-    *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
+    *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Any
 ) -> None:
     """Sample answers for a grpo training until it has all it needs."""
     with usage_errors():

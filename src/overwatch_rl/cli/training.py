@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import click
 
@@ -42,16 +42,6 @@ EVALUATION_SEED: Final = 1_000_003
 
 _COLUMNS: Final = (("metric", ".3f"), ("fossils", ".2f"))
 """Beside the return, in worlds that have them."""
-
-
-class _Episodes(TypedDict):
-    """What an evaluation plays."""
-
-    world: str
-    episodes: int
-    slots: int | None
-    seed: int
-    search: bool
 
 
 def _own_settings(command: Command) -> Command:
@@ -261,7 +251,7 @@ def _follow(modes: "Modes") -> int:
 @click.option("--run-id", help="The run that it is posted to; the policy's own without.")
 def evaluate(
     folder: Path | str | None, *, as_json: bool, is_posted: bool, orchestrator: str | None,
-    token: Path | None, run_id: str | None, **episodes: Unpack[_Episodes],
+    token: Path | None, run_id: str | None, **episodes: Any,
 ) -> None:  # fmt: skip
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
     with usage_errors():
@@ -291,7 +281,7 @@ def evaluate(
 
 
 def _evaluate(
-    folder: Path | str | None, requested: _Episodes
+    folder: Path | str | None, requested: dict[str, Any]
 ) -> "tuple[dict[str, dict[str, float]], TrainedPolicy | None]":
     import torch
 

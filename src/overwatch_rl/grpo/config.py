@@ -4,9 +4,10 @@ Owns the defaults of the command line, sized so that the reward of held-out prom
 than four fifths in half a minute of one core. Raises `ValueError` naming the value and the fix.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import torch
 
@@ -25,36 +26,6 @@ TARGET_KL_REFERENCE: Final = 2.0
 TASK: Final = TaskConfig(least=3, most=5)
 STALE: Final = "stale-handler"
 """The fault that a run can be given: `stale-handler@20`."""
-
-
-class GrpoFlags(TypedDict):
-    """What `overwatch-rl grpo` was given; `None` where a flag was not typed."""
-
-    updates: int
-    seed: int
-    handlers: int
-    groups: int
-    group_size: int
-    lr: float | None
-    minibatches: int | None
-    epochs: int | None
-    reference_coef: float | None
-    max_staleness: int
-    base_steps: int | None
-    width: int | None
-    peak_flops: float | None
-    least: int | None
-    most: int | None
-    shuffled: bool
-    fault: str | None
-    server: str | None
-    token_file: Path | None
-    weights: Path | None
-    out: Path | None
-    threads: int
-    run_id: str | None
-    endpoint: str | None
-    telemetry: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +72,14 @@ class GrpoSettings:
             )
 
 
-def grpo_settings(flags: GrpoFlags) -> GrpoSettings:
-    """Assemble and validate; raises `ValueError` where the token's file cannot be read."""
-    token = None if flags["token_file"] is None else read_token(flags["token_file"])
+def grpo_settings(flags: Mapping[str, Any]) -> GrpoSettings:
+    """Assemble and validate what `overwatch-rl grpo` was given, `None` where a flag was not typed.
+
+    Raises `ValueError` where the token's file cannot be read.
+    """
+    names = (
+        "seed", "handlers", "groups", "group_size", "max_staleness", "server", "weights", "out", "threads"
+    )  # fmt: skip
     tower = TowerConfig(
         run_id=flags["run_id"], endpoint=flags["endpoint"], algo="grpo", updates=flags["updates"]
     )
@@ -112,21 +88,13 @@ def grpo_settings(flags: GrpoFlags) -> GrpoSettings:
         reference_coef=flags["reference_coef"],
     )  # fmt: skip
     return GrpoSettings(
+        **{name: flags[name] for name in names},
         task=_typed(TASK, least=flags["least"], most=flags["most"]),
         base=_typed(BaseConfig(), steps=flags["base_steps"], width=flags["width"]),
         grpo=replace(grpo, shuffled=flags["shuffled"], recent=flags["max_staleness"]),
         loop=LoopConfig(updates=flags["updates"], peak_flops=flags["peak_flops"]),
-        seed=flags["seed"],
-        handlers=flags["handlers"],
-        groups=flags["groups"],
-        group_size=flags["group_size"],
-        max_staleness=flags["max_staleness"],
         stale_from=None if flags["fault"] is None else stale_from(flags["fault"]),
-        server=flags["server"],
-        token=token,
-        weights=flags["weights"],
-        out=flags["out"],
-        threads=flags["threads"],
+        token=None if flags["token_file"] is None else read_token(flags["token_file"]),
         tower=tower if flags["telemetry"] else None,
     )
 
@@ -159,24 +127,12 @@ def config_of(settings: GrpoSettings) -> dict[str, object]:
 
 def described(settings: GrpoSettings) -> dict[str, str]:
     """Every value that decided the run, as words, shown with it."""
-    own = {
-        "lr": settings.grpo.learning_rate,
-        "epochs": settings.grpo.epochs,
-        "minibatches": settings.grpo.minibatches,
-        "clip": settings.grpo.clip,
-        "reference_coef": settings.grpo.reference_coef,
-        "target_kl_reference": TARGET_KL_REFERENCE,
-        "weight_cap": settings.grpo.weight_cap,
-        "max_grad_norm": settings.grpo.max_grad_norm,
-        "shuffled": settings.grpo.shuffled,
-        "handlers": settings.handlers,
-        "groups": settings.groups,
-        "group_size": settings.group_size,
-        "max_staleness": settings.max_staleness,
-        "digits": f"{settings.task.least}-{settings.task.most}",
-        "seed": settings.seed,
-        "device": "cpu",
+    own = asdict(settings.grpo) | {
+        name: getattr(settings, name)
+        for name in ("handlers", "groups", "group_size", "max_staleness", "seed")
     }
+    own |= {"lr": settings.grpo.learning_rate, "target_kl_reference": TARGET_KL_REFERENCE, "device": "cpu"}
+    own["digits"] = f"{settings.task.least}-{settings.task.most}"
     return {name: str(value) for name, value in own.items()}
 
 

@@ -8,7 +8,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final
 
 from overwatch.sdk import Run
 from overwatch_rl.grpo.sampler import Sampler
@@ -18,17 +18,6 @@ from overwatch_rl.rollouts.client import Assignment, Group, Handler, Settings
 from overwatch_rl.rollouts.telemetry import start_handler_run
 
 _LOOK_S: Final = 0.1
-
-
-class HandlerFlags(TypedDict):
-    """What `overwatch-rl grpo-handler` was given of a handler's own."""
-
-    name: str
-    group_size: int
-    seed: int
-    run_id: str | None
-    rank: int
-    endpoint: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,9 @@ running. A run whose handlers have all failed ends with their words. Must not kn
 
 import contextlib
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +17,7 @@ import torch
 
 from overwatch.events import MetricInfo
 from overwatch_rl.algorithms.grpo import GRPO
-from overwatch_rl.assembly import Keeping
-from overwatch_rl.checkpoints.content import Retention
-from overwatch_rl.checkpoints.manager import Manager
-from overwatch_rl.checkpoints.manifest import FOLDER
+from overwatch_rl.assembly import Flight, Keeping, Reporting, RunFacts
 from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.grpo.base import judge, make_base
 from overwatch_rl.grpo.config import STALE, GrpoSettings, config_of, described
@@ -30,16 +25,12 @@ from overwatch_rl.grpo.model import ModelConfig, Transformer
 from overwatch_rl.grpo.source import PATIENCE_S, RolloutsSource
 from overwatch_rl.grpo.task import END_CODE, LETTERS, VOCABULARY
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer
-from overwatch_rl.grpo.weights import publish, versions
+from overwatch_rl.grpo.weights import newest, publish
 from overwatch_rl.handover.children import Child, child
-from overwatch_rl.resume import hash_of, run_id_of
 from overwatch_rl.rollouts.calls import CallError, Target
-from overwatch_rl.telemetry.files import Files
-from overwatch_rl.telemetry.log import FlightLog, flight_logger
-from overwatch_rl.telemetry.reporter import Fanout, started
+from overwatch_rl.telemetry.reporter import started
 from overwatch_rl.telemetry.running import Lines
-from overwatch_rl.telemetry.tower import Tower, named, start_tower
-from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
+from overwatch_rl.training.keeper import position_of
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
 
 _GREETING: Final = re.compile(r"rollouts API at (https?://[^,\s]+)")
@@ -54,44 +45,34 @@ def run(
     """Train; whatever happens, what was started is ended and the run closed with its outcome."""
     began = time.perf_counter()
     torch.set_num_threads(settings.threads)
-    reporters = _Reporters(settings, keeping, checkpoint)
-    outcome, reason = "failed", None
+    about = RunFacts(
+        config=config_of(settings), described=described(settings), envs=settings.handlers,
+        updates=settings.loop.updates, out=settings.out, tower=settings.tower, screen=Lines,
+    )  # fmt: skip
+    parts = Reporting(about, keeping, checkpoint)
     try:
-        try:
-            with contextlib.ExitStack() as stack:
-                trainer = _assembled(settings, checkpoint, reporters, stack)
-                started(reporters.all, began)
-                outcome = trainer.run(lambda: _watched(reporters.handlers, stop))
-        finally:
-            with reporters.all.phase("shutdown"):
-                reporters.keep_last(is_whole=outcome != "failed")
-    except BaseException as error:
-        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, CheckpointError | CallError):
-            raise click.ClickException(str(error)) from error
-        raise
-    finally:
-        reporters.all.close(outcome=outcome, reason=reason)
-    return trainer
-
-
-def _assembled(
-    settings: GrpoSettings,
-    checkpoint: Checkpoint | None,
-    reporters: "_Reporters",
-    stack: contextlib.ExitStack,
-) -> GrpoTrainer:
-    """The trainer, with the server and the handlers running."""
-    folder = _weights_folder(settings, stack)
-    url = settings.server or _server(settings, reporters.run_id, stack)
-    trainer = _trainer(settings, checkpoint, url, folder, reporters)
-    reporters.keep(trainer)
-    for number in range(settings.handlers):
-        name, words = _handler(settings, number, url, folder)
-        if settings.tower is not None:
-            words += [*_reporting(settings, reporters.run_id), "--rank", str(number)]
-        reporters.handlers.append(stack.enter_context(child(name, words)))
+        with contextlib.ExitStack() as stack:
+            try:
+                reporter = parts.report(spec_of(settings))
+                folder = _weights_folder(settings, stack)
+                url = settings.server or _server(settings, parts.run_id, stack)
+                trainer = _trainer(settings, checkpoint, (url, folder), parts, reporter)
+                keeper = parts.keeper(trainer, reporter, has_world=False)
+                handlers = [
+                    stack.enter_context(_handler(settings, number, url, folder, parts.run_id))
+                    for number in range(settings.handlers)
+                ]
+                started(reporter, began)
+            except BaseException as error:
+                parts.fail(f"{type(error).__name__}: {error}")
+                raise
+            flight = Flight(
+                trainer=trainer, run=lambda: trainer.run(lambda: _watched(handlers, stop)),
+                reporter=reporter, tower=parts.tower, keeper=keeper, close=stack.pop_all().close,
+            )  # fmt: skip
+        flight.fly()
+    except CallError as error:
+        raise click.ClickException(str(error)) from error
     return trainer
 
 
@@ -143,38 +124,45 @@ def _reporting(settings: GrpoSettings, run_id: str) -> list[str]:
     return ["--run-id", run_id, *(() if endpoint is None else ("--endpoint", endpoint))]
 
 
-def _handler(settings: GrpoSettings, number: int, url: str, folder: Path) -> tuple[str, list[str]]:
-    """Name and command of one."""
+def _handler(
+    settings: GrpoSettings, number: int, url: str, folder: Path, run_id: str
+) -> contextlib.AbstractContextManager[Child]:
+    """One that samples."""
     words = ["grpo-handler", "--server", url, "--weights", str(folder)]
     words += ["--group-size", str(settings.group_size)]
     words += ["--seed", str(1 + number + 1000 * settings.seed), "--name", f"sort-{number}"]
     if settings.stale_from is not None and number == 0:
         words += ["--fault", f"{STALE}@{settings.stale_from}"]
-    return f"handler {number}", words
+    if settings.tower is not None:
+        words += [*_reporting(settings, run_id), "--rank", str(number)]
+    return child(f"handler {number}", words)
 
 
 def _trainer(
-    settings: GrpoSettings, checkpoint: Checkpoint | None, url: str, folder: Path, reporters: "_Reporters"
+    settings: GrpoSettings,
+    checkpoint: Checkpoint | None,
+    at: tuple[str, Path],
+    parts: Reporting,
+    reporter: Reporter,
 ) -> GrpoTrainer:
-    task = settings.task
-    is_new = checkpoint is None
-    with reporters.all.phase("warm_up"):
-        model = make_base(settings.base, task, settings.seed) if is_new else _shaped(settings)
+    """It learns from the server and publishes into the folder that it finds `at`."""
+    task, (url, folder) = settings.task, at
+    with reporter.phase("warm_up"):
+        model = make_base(settings.base, task, settings.seed) if checkpoint is None else _shaped(settings)
     algorithm = GRPO(model, settings.grpo, seed=settings.seed, version=0)
-    done = 0 if checkpoint is None else checkpoint.state.updates
     kept = None if checkpoint is None else position_of(checkpoint)
     source = RolloutsSource(
         Target(url=url, token=settings.token, patience_s=PATIENCE_S),
         resumed_from=None if kept is None else int(kept.algorithm["version"]),
-        run=None if reporters.tower is None else reporters.tower.run,
+        run=None if parts.tower is None else parts.tower.run,
     )
     source.register(
         batch_size=settings.groups * settings.group_size,
         max_token_len=task.positions,
         num_steps=settings.loop.updates,
-        starting_step=done,
+        starting_step=0 if kept is None else kept.updates,
         max_staleness=settings.max_staleness,
-        wandb_group=reporters.run_id,
+        wandb_group=parts.run_id,
         wandb_project="grpo",
     )
     ends = Ends(
@@ -184,11 +172,11 @@ def _trainer(
         vocabulary=VOCABULARY,
         weights=model.num_parameters(),
     )
-    lineage = 1 if reporters.manager is None else reporters.manager.next_lineage
-    trainer = GrpoTrainer(algorithm, source, settings.loop, reporters.all, ends, lineage=lineage)
+    lineage = 1 if parts.manager is None else parts.manager.next_lineage
+    trainer = GrpoTrainer(algorithm, source, settings.loop, reporter, ends, lineage=lineage)
     if kept is not None:
-        newest = max((version.number for version in versions(folder)), default=0)
-        trainer.go_on(kept, newest)
+        last = newest(folder)
+        trainer.go_on(kept, 0 if last is None else last.version.number)
     return trainer
 
 
@@ -212,61 +200,3 @@ def spec_of(settings: GrpoSettings) -> WorldSpec:
         observation=ObservationSpec(shape=(settings.task.positions,)),
         action=discrete(tuple(LETTERS), "letter"),
     )
-
-
-class _Reporters:
-    """Where a run's numbers go; the lock of its folder comes before anything is written there."""
-
-    def __init__(self, settings: GrpoSettings, keeping: Keeping, checkpoint: Checkpoint | None) -> None:
-        self._settings = settings
-        self._keeping = keeping
-        self._config = config_of(settings)
-        self.manager: Manager | None = None
-        own = keeping.run_id if checkpoint is None else run_id_of(checkpoint, settings.out, keeping.run_id)
-        if settings.out is not None:
-            after = 0 if checkpoint is None else checkpoint.state.lineage
-            self.manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep), after=after)
-        spec = spec_of(settings)
-        self.tower: Tower | None = None
-        if settings.tower is not None:
-            resumed = None if checkpoint is None else checkpoint.state.updates
-            tower = replace(settings.tower, run_id=own, resumed=resumed)
-            self.tower = start_tower(tower, spec, settings.handlers, described(settings))
-        self.run_id = self.tower.run_id if self.tower else named(own, spec.task)
-        found: list[Reporter] = []
-        if settings.out is not None:
-            about = {"run_id": self.run_id, "config_hash": hash_of(self._config), "config": self._config}
-            state = None if checkpoint is None else checkpoint.state
-            done = (0, 0) if state is None else (state.updates, state.steps)
-            found.append(Files(settings.out, about, done=done))
-        if self.tower is not None:
-            found.append(self.tower)
-        found.append(self._log(checkpoint))
-        self.all = Fanout(found)
-        self.handlers: list[Child] = []
-        self._keeper: Keeper | None = None
-
-    def keep(self, trainer: GrpoTrainer) -> None:
-        """Have it saved from now on, where anything is kept."""
-        if self.manager is not None:
-            kept = Kept(run_id=self.run_id, config=self._config, config_hash=hash_of(self._config))
-            self._keeper = Keeper(
-                trainer, self.manager, kept, self.all, every=self._keeping.every, has_world=False
-            )
-
-    def keep_last(self, *, is_whole: bool) -> None:
-        """Save what is whole, and let go of the folder."""
-        if self._keeper is not None:
-            self._keeper.close(is_whole=is_whole)
-        elif self.manager is not None:
-            self.manager.close(None, {})
-
-    def _log(self, checkpoint: Checkpoint | None) -> Reporter:
-        if self._keeping.is_text:
-            click.echo(f"run {self.run_id}")
-            return Lines(self._settings.loop.updates)
-        log = flight_logger(sys.stdout, run_id=self.run_id, config=hash_of(self._config))
-        flight = FlightLog(log, "cpu", lambda: "" if self.tower is None else self.tower.traceparent())
-        resumed = None if checkpoint is None else checkpoint.where
-        flight.started(task="sort", settings=self._config, resumed_from=resumed)
-        return flight

@@ -108,7 +108,7 @@ class LearnerConfig(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         """Checks that need more than one value."""
-        learned, kind, path = self.learned, self.kind, self.algorithm
+        learned, kind, path = self.learned, self.kind, self.kind.option
         for name in sorted(kind.tunable):
             value, bounds = getattr(learned, name), TUNABLES[name]
             if not bounds.includes(value):
@@ -139,7 +139,7 @@ class LearnerConfig(Section):
     @property
     def learned(self) -> AlgorithmConfig:
         """The algorithm's own configuration."""
-        return TypeAdapter(self.kind.config).validate_python(getattr(self, self.algorithm))
+        return TypeAdapter(self.kind.config).validate_python(getattr(self, self.kind.option))
 
     def table(self, name: str) -> TableConfig | None:
         """The table of replay that the algorithm samples; `None` of one that leases what comes, once."""
@@ -148,7 +148,7 @@ class LearnerConfig(Section):
         try:
             return table_of(name, cast("Any", self.learned), self.seed, rows=self.rows)
         except ValueError as error:
-            raise ValueError(f"{self.algorithm}.{error}") from error
+            raise ValueError(f"{self.kind.option}.{error}") from error
 
     @property
     def head_start(self) -> int:
@@ -205,20 +205,21 @@ def learner_config(*given: Mapping[str, Any]) -> LearnerConfig:
         merged = _merged(merged, one)
     name = str(merged.get("algorithm", LearnerConfig.model_fields["algorithm"].default))
     kind = kind_of(name)
+    option = kind.option
     preset = preset_of(str(merged.get("world", LearnerConfig.model_fields["world"].default)), name)
     merged["batch"] = {"steps": preset.steps, "envs": preset.envs} | dict(merged.get("batch") or {})
     for other in ALGORITHMS:
-        if other != name and (stray := merged.get(other)):
+        if other != option and (stray := merged.get(other)):
             path = ".".join([other, *(list(stray)[:1] if isinstance(stray, Mapping) else [])])
             raise ValueError(f"{path} is a setting of {other}, and algorithm is {name}; leave one out")
-    own = merged.get(name) or {}
+    own = merged.get(option) or {}
     try:
-        _check_names(name, own, preset.learned)
+        _check_names(option, own, preset.learned)
         _check_names("recovery", merged.get("recovery") or {}, RecoveryConfig())
         checked = TypeAdapter(kind.config).validate_python(_merged(asdict(preset.learned), own))
-        merged[name] = asdict(checked)
+        merged[option] = asdict(checked)
     except ValidationError as error:
-        raise ValueError(_words(error, name)) from error
+        raise ValueError(_words(error, option)) from error
     try:
         return LearnerConfig.model_validate(merged)
     except ValidationError as error:

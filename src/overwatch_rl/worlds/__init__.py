@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
+from overwatch_rl.components import component, is_importable
+
 if TYPE_CHECKING:  # a subprocess of an env imports this package, and needs no torch
     from overwatch_rl.worlds.base import World, WorldConfig
 
@@ -31,18 +33,26 @@ def is_shaped(name: str) -> bool:
 def make(name: str, config: "WorldConfig", settings: Mapping[str, object] | None = None) -> "World":
     """The world called `name`, as `gym:CartPole-v1` with a part of its own behind the first colon.
 
-    Raises `ValueError` when there is none or a setting of it is wrong.
+    One of the user's is `package.module:name`, with its part behind a second colon. Raises `ValueError` when
+    there is none or a setting of it is wrong.
     """
-    kind, _, part = name.partition(":")
-    factory = getattr(_module(name), WORLDS[kind].partition(":")[2])
-    return cast("World", factory(part, config, dict(settings or {})))
+    target, part = _target(name)
+    return cast("World", component(target)(part, config, dict(settings or {})))
 
 
 def _module(name: str) -> ModuleType:
-    kind = name.partition(":")[0]
-    target = WORLDS.get(kind)
-    if target is None:
-        near = [f"gym:{name}"] if "-v" in name else difflib.get_close_matches(kind, WORLDS, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"world {name!r} does not exist; use one of {', '.join(sorted(WORLDS))}{meant}")
-    return importlib.import_module(target.partition(":")[0])
+    return importlib.import_module(_target(name)[0].partition(":")[0])
+
+
+def _target(name: str) -> tuple[str, str]:
+    """Where the factory is, and the part of the name that it is given."""
+    kind, _, part = name.partition(":")
+    if kind in WORLDS:
+        return WORLDS[kind], part
+    if is_importable(name):
+        attribute, _, part = part.partition(":")
+        return f"{kind}:{attribute}", part
+    near = [f"gym:{name}"] if "-v" in name else difflib.get_close_matches(kind, WORLDS, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(sorted(WORLDS))
+    raise ValueError(f"world {name!r} does not exist; use one of {known}, or package.module:name{meant}")

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms.networks import NETWORKS, Encoder, Recurrent, network
+from overwatch_rl.algorithms.networks import NETWORKS, Encoder, Recurrent, Size, network
 from overwatch_rl.types import ActionSpec, Box, Factored, Head, ObservationSpec, SlotLayout
 from tests.overwatch_rl.algorithms.small import CODES, MOVES, SLOTS, SPEC, VECTOR
 
 FITTING: dict[str, tuple[ObservationSpec, ActionSpec]] = {
     "mlp": (CODES, SPEC), "conv": (CODES, SPEC), "slots": (SLOTS, SPEC), "slots_recurrent": (SLOTS, SPEC),
+    "mlp_recurrent": (VECTOR, SPEC), "conv_recurrent": (CODES, SPEC),
 }  # fmt: skip
 """What each row of the table may be made for."""
 IMAGE = ObservationSpec(shape=(3, 5, 5), dtype=torch.uint8)
@@ -159,9 +160,11 @@ def test_a_network_of_slots_takes_any_number_of_them(name: str) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     """A name that does not exist, a vector for convolutions, no slots; each error names the fix."""
-    with pytest.raises(ValueError, match="network 'lstm' does not exist; use one of conv, mlp"):
+    with pytest.raises(
+        ValueError, match="network 'lstm' does not exist; use one of conv, conv_recurrent, mlp"
+    ):
         network("lstm", VECTOR, SPEC, torch.Generator())
-    with pytest.raises(ValueError, match="use 'mlp'"):
+    with pytest.raises(ValueError, match="use network 'mlp'"):
         network("conv", VECTOR, SPEC, torch.Generator())
     for spec, action in ((VECTOR, SPEC), (SLOTS, MOVES), (SLOTS, Box(low=(0.0,), high=(1.0,)))):
         with pytest.raises(ValueError, match="'slots' needs a world with slots that an action chooses; use"):
@@ -181,3 +184,24 @@ def test_slots_that_are_not_in_the_observation_are_refused(words: dict[str, int]
     """By what is wrong."""
     with pytest.raises(ValueError, match=error):
         ObservationSpec(shape=(4,), slots=SlotLayout(**words))
+
+
+@pytest.mark.parametrize("width", [16, 200])
+def test_layers_are_as_wide_and_as_many_as_was_set(width: int) -> None:
+    """Of the body, with the activation that was named; what is impossible is refused."""
+    made = network("mlp", VECTOR, SPEC, torch.Generator(), Size(width=width, depth=3, activation="relu"))
+    layers = [one for one in made.critic if isinstance(one, torch.nn.Linear)]
+
+    assert [one.out_features for one in layers] == [width] * 3
+    assert sum(isinstance(one, torch.nn.ReLU) for one in made.critic) == 3
+    with pytest.raises(ValueError, match="depth is 0; use 1 or more"):
+        Size(depth=0)
+    with pytest.raises(ValueError, match="activation is 'sin'; use one of tanh, relu"):
+        Size(activation="sin")
+
+
+def test_convolutions_of_large_pictures_have_strides() -> None:
+    """Those of Atari's: 1.7 million weights, where each cell of 84 x 84 would give 231 million."""
+    made = network("conv", ObservationSpec(shape=(4, 84, 84), dtype=torch.uint8), MOVES, torch.Generator())
+
+    assert sum(one.numel() for one in made.parameters()) == 1_686_693

@@ -23,7 +23,7 @@ def looking(name: str) -> tuple[PPO, Observation]:
     policy = PPO(env.spec, PPOConfig(network=name), seed=3)
     made = cast("Any", policy.network)
     rows, columns = made.encode.shape[1:]
-    firsts = [made.actor[0], made.critic[0]] if name == "mlp" else [made.hidden]
+    firsts = [made.actor[0], made.critic[0]] if name == "mlp" else [made.body[-2]]
     with torch.no_grad():
         for layer in firsts:
             cells = layer.weight.view(len(layer.weight), -1, rows, columns)

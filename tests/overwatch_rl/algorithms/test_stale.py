@@ -14,10 +14,8 @@ from tests.overwatch_rl.algorithms.small import (
     CODES,
     MOVES,
     VECTOR,
-    copied,
     ppo,
     rollout,
-    same,
     world_spec,
 )
 
@@ -48,15 +46,6 @@ def test_a_rollout_of_its_own_policy_is_learned_from_alike_with_ages_of_nought(s
     aged.update(found)
     for name, value in plain.policy.state_dict().items():
         assert torch.allclose(value, aged.policy.state_dict()[name], atol=1e-4), name
-
-
-def test_without_ages_nothing_of_the_update_changes() -> None:
-    """A cap of weights is then of no account, to the bit."""
-    one, other = ppo(), ppo(PPOConfig(importance_cap=0.1))
-    data = rollout(one, world_spec())
-    for made in (one, other):
-        made.update(made.prepare(data))
-    assert same(copied(one.state_dict()), copied(other.state_dict()))
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -74,7 +74,7 @@ def test_a_third_algorithm_trains_by_its_row_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(ALGORITHMS, "third", row)
     flags = test_config.given(
         algorithm="third", world="gym:CartPole-v1", epochs=None, minibatches=None, target_kl=None,
-        own={"third": ("capacity=7000",)},
+        own={"dqn": ("capacity=7000",)},
     )  # fmt: skip
 
     settings = train_settings(flags)

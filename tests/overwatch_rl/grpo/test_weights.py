@@ -8,7 +8,7 @@ import torch
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.model import ModelConfig, Transformer
 from overwatch_rl.grpo.task import TaskConfig
-from overwatch_rl.grpo.weights import KEPT, newest, publish, versions
+from overwatch_rl.grpo.weights import NAME, newest, publish
 
 TASK = TaskConfig(least=2, most=2)
 
@@ -35,21 +35,14 @@ def test_the_greatest_version_is_taken_whole(tmp_path: Path) -> None:
     assert newest(tmp_path, found.version) is None
 
 
-def test_the_newest_few_stay_and_nothing_else_lies_there(tmp_path: Path) -> None:
-    """Neither older ones nor files that were being written."""
-    for number in range(KEPT + 3):
+def test_a_version_takes_the_place_of_the_one_before_and_nothing_else_lies_there(tmp_path: Path) -> None:
+    """What a killed trainer was writing is no version."""
+    for number in range(3):
         publish(tmp_path, Version(lineage=1, number=number), model(), TASK)
 
-    assert [version.number for version in versions(tmp_path)] == list(range(3, KEPT + 3))
-    assert len(list(tmp_path.iterdir())) == KEPT
-
-
-def test_what_is_being_written_is_not_seen(tmp_path: Path) -> None:
-    """A trainer that was killed in the middle leaves a name that no reader takes."""
-    publish(tmp_path, Version(lineage=1, number=1), model(), TASK)
-    (tmp_path / ".001-00000002.safetensors.77").write_bytes(b"half")
-
-    assert versions(tmp_path) == [Version(lineage=1, number=1)]
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    (tmp_path / ".77").write_bytes(b"half")
+    assert newest(tmp_path, Version(lineage=1, number=2)) is None
     assert newest(tmp_path / "nowhere") is None
 
 
@@ -58,11 +51,11 @@ def test_a_file_of_something_else_is_refused_by_its_name(tmp_path: Path, content
     """A whole file without our header too."""
     from safetensors.torch import save_file
 
-    path = tmp_path / "001-00000001.safetensors"
+    path = tmp_path / NAME
     if content is None:
         save_file({"a": torch.zeros(1)}, path)
     else:
         path.write_bytes(content)
 
-    with pytest.raises(ValueError, match=r"001-00000001\.safetensors is no file of weights"):
+    with pytest.raises(ValueError, match=r"newest\.safetensors is no file of weights"):
         newest(tmp_path)
