@@ -31,7 +31,7 @@ Shape letters as in `types`: T, N, B, S, H; M minibatches of an update, or the m
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -305,28 +305,56 @@ def _tensors(batch: Batch) -> dict[str, Tensor | None]:
     return {one.name: getattr(batch, one.name) for one in fields(batch) if one.name not in _NO_COLUMNS}
 
 
-HIDDEN_SQUARE: Final = "hidden_square"
-"""The sum over rows of the mean square of a memory; not there without one."""
+LOG_RATIO_LIMIT: Final = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def k3(log_ratio: Tensor) -> Tensor:
+    """The estimator (ratio - 1) - ln ratio, never negative; any shape."""
+    clamped = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    return clamped.expm1() - clamped
+
+
+@dataclass(slots=True, kw_only=True)
 class Terms:
-    """What is reported of one minibatch, without gradients: sums over rows, and extremes."""
+    """What a loss leaves of each of R rows, without gradients; what is reported follows from it."""
 
-    sums: dict[str, Tensor]
-    """Scalars to be divided by the rows, or by another sum."""
-    heads: Tensor  # 6 H: entropy in nat, the most it could be, and rows, over rows with a choice; then KL,
-    # rows, and rows whose ratio of the head alone is beyond the clip, over rows that used it
-    most: dict[str, Tensor]
-    """Scalars, or numbers of each head, of which the largest counts."""
+    log_ratio: Tensor  # R H, 0 for heads that the operation does not use
+    log_probs: Tensor  # R H
+    entropy: Tensor  # R H nat
+    possible: Tensor  # R H nat, the entropy of choosing uniformly among what was legal
+    used: Tensor  # R H bool
+    policy_loss: Tensor  # R
+    value_loss: Tensor  # R
+    value_loss_unclipped: Tensor  # R
+    total_loss: Tensor  # R
+    value_clipped: Tensor  # R bool
+    hidden_square: Tensor | None = None  # R, the mean square of a memory
 
-    def plus(self, other: "Terms") -> "Terms":
-        """Both together."""
-        return Terms(
-            sums={name: value + other.sums[name] for name, value in self.sums.items()},
-            heads=self.heads + other.heads,
-            most={name: torch.maximum(value, other.most[name]) for name, value in self.most.items()},
+    def columns(self, clip: float) -> dict[str, Tensor]:
+        """Of each row, R: what is averaged over minibatches by its name."""
+        joint = self.log_ratio.sum(dim=1)
+        change = joint.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).expm1()
+        names = ("policy_loss", "value_loss", "value_loss_unclipped", "total_loss", "value_clipped")
+        hidden = {} if self.hidden_square is None else {"hidden_square": self.hidden_square}
+        return (
+            {name: getattr(self, name) for name in names}
+            | hidden
+            | {
+                "kl_joint": k3(joint),
+                "clip_fraction_up": change > clip,
+                "clip_fraction_down": -change > clip,
+                "log_ratio_clamped": joint.abs() > LOG_RATIO_LIMIT,
+                "ratio_mean": 1 + change,
+                "entropy_nats": self.entropy.sum(dim=1),
+            }
         )
+
+    def of_heads(self, clip: float) -> Tensor:
+        """R 6 H: entropy, the most of it, and 1 where there was a choice; KL, 1, and beyond the clip."""
+        used, is_open = self.used, self.used & (self.possible > 0)
+        beyond = (self.log_ratio.clamp(max=LOG_RATIO_LIMIT).expm1().abs() > clip) & used
+        columns = (self.entropy * is_open, self.possible * is_open, is_open, k3(self.log_ratio) * used, used)
+        return torch.stack([one.to(self.entropy.dtype) for one in (*columns, beyond)], dim=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,31 +375,29 @@ def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
 class Minibatches:
     """The minibatches of one update, as tensors."""
 
-    def __init__(self, per_epoch: int, planned: int, heads: tuple[str, ...]) -> None:
+    def __init__(self, per_epoch: int, planned: int, heads: tuple[str, ...], clip: float) -> None:
         """`planned` minibatches, so many an epoch; `heads` are named where there are several."""
-        self._per_epoch, self._planned, self._heads = per_epoch, planned, heads
-        self._terms: list[tuple[Terms, int]] = []
+        self._per_epoch, self._planned, self._heads, self._clip = per_epoch, planned, heads, clip
+        self._terms: list[Terms] = []
         self._norms: list[Norms] = []
         self._live: list[Tensor] = []
 
-    def add(self, terms: Terms, rows: int, norms: Norms, live: Tensor) -> None:
-        """Keep one; `live` is false where the update had stopped before it."""
-        self._terms.append((terms, rows))
+    def add(self, chunks: list[Terms], norms: Norms, live: Tensor) -> None:
+        """Keep one, in the chunks that it was learned in; `live` is false once the update had stopped."""
+        self._terms.append(_joined(chunks))
         self._norms.append(norms)
         self._live.append(live)
 
     def epoch_kl(self) -> Tensor:
         """Joint KL of the newest epoch, the mean over its minibatches."""
-        newest = self._terms[-self._per_epoch :]
-        return torch.stack([terms.sums["kl_joint"] / rows for terms, rows in newest]).mean()
+        newest = [terms.log_ratio.sum(dim=1) for terms in self._terms[-self._per_epoch :]]
+        return torch.stack([k3(log_ratio).mean() for log_ratio in newest]).mean()
 
-    def _of_heads(self, heads: Tensor, last: Tensor, live: Tensor) -> Stats:
+    def _of_heads(self, heads: Tensor, last: Tensor, live: Tensor, largest: Tensor) -> Stats:
         """Of each head: from 6 H, sums over the minibatches that ran, and over those of the last epoch."""
         if not self._heads:
             return {}
         ran = live[:, None] > 0
-        ratios = torch.stack([terms.most["ratio_max_of_heads"] for terms, _ in self._terms])
-        largest = torch.where(ran, ratios, -torch.inf).amax(dim=0)
         norms = torch.where(ran, torch.stack([one.heads for one in self._norms]), 0.0).sum(dim=0)
         found = {
             "entropy": ratio(heads[0], heads[1]), "kl_divergence": ratio(last[3], last[4]),
@@ -384,65 +410,67 @@ class Minibatches:
             for head, value in zip(self._heads, values.unbind(), strict=True)
         }
 
-    def _of_memory(self, mean: Callable[[Tensor], Tensor]) -> Stats:
-        """How large it was over all steps; of a policy without it nothing."""
-        if HIDDEN_SQUARE not in self._terms[0][0].sums:
-            return {}
-        squares = torch.stack([terms.sums[HIDDEN_SQUARE] / rows for terms, rows in self._terms])
-        return {"hidden_rms": mean(squares).sqrt()}
-
     def stats(self) -> Stats:
         """All numbers."""
         live = torch.stack(self._live).to(torch.float32)  # M
         norms = torch.stack([one.whole for one in self._norms])
         layers = torch.stack([one.layers for one in self._norms])
         not_finite = (~torch.isfinite(norms) & (live > 0)).sum()
-
-        def column(name: str) -> Tensor:
-            return torch.stack([terms.sums[name] / rows for terms, rows in self._terms])
-
-        def mean(values: Tensor) -> Tensor:
-            return torch.where(live > 0, values, 0.0).sum() / live.sum()
+        sizes = [len(terms.log_ratio) for terms in self._terms]
+        terms = _joined(self._terms)
+        columns = terms.columns(self._clip)
+        rows = torch.stack([column.to(norms.dtype) for column in columns.values()], dim=1)
+        by_minibatch = torch.stack([part.mean(dim=0) for part in torch.split(rows, sizes)])
+        means = dict(zip(columns, torch.where(live[:, None] > 0, by_minibatch, 0.0).sum(dim=0), strict=True))
+        means = {name: total / live.sum() for name, total in means.items()}
+        of_heads = torch.stack(
+            [part.sum(dim=0) for part in torch.split(terms.of_heads(self._clip), sizes)]
+        )  # M 6 H
+        kl = of_heads[:, 3].sum(dim=1) / of_heads[:, 4].sum(dim=1)
+        newest = (live.view(-1, self._per_epoch)[:, 0].sum().long() - 1)[None]
 
         def last_epoch(values: Tensor) -> Tensor:
             by_epoch = values.view(-1, self._per_epoch).mean(dim=1)
-            epoch = live.view(-1, self._per_epoch)[:, 0].sum().long() - 1
-            return by_epoch.gather(0, epoch[None]).squeeze(0)
+            return by_epoch.gather(0, newest).squeeze(0)
 
-        def most(name: str) -> Tensor:
-            values = torch.stack([terms.most[name] for terms, _ in self._terms])
-            return torch.where(live > 0, values, -torch.inf).max()
-
-        kl = torch.stack([terms.sums["kl"] / terms.sums["used"] for terms, _ in self._terms])
-        every = torch.stack([terms.heads for terms, _ in self._terms]) * live[:, None, None]
-        heads = every.sum(dim=0)
-        ran = every.view(-1, self._per_epoch, *heads.shape).sum(dim=1)
-        newest = (live.view(-1, self._per_epoch)[:, 0].sum().long() - 1)[None]
-        names = (
-            "policy_loss", "value_loss", "value_loss_unclipped", "total_loss", "clip_fraction_up",
-            "clip_fraction_down", "log_ratio_clamped", "value_clipped", "ratio_mean", "entropy_nats",
-        )  # fmt: skip
-        means = {name: mean(column(name)) for name in names}
+        ran = of_heads * live[:, None, None]
+        heads = ran.sum(dim=0)
+        last = ran.view(-1, self._per_epoch, *heads.shape).sum(dim=1).index_select(0, newest).squeeze(0)
+        is_live = torch.cat([one.expand(size) for one, size in zip(self._live, sizes, strict=True)])
+        taken, ratios = terms.log_probs.sum(dim=1), columns["ratio_mean"]
+        largest = terms.log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+        largest = torch.where(terms.used & is_live[:, None], largest, -torch.inf).amax(dim=0)
+        hidden = {"hidden_rms": means.pop("hidden_square").sqrt()} if "hidden_square" in means else {}
         return (
             means
+            | hidden
             | of_gradients(norms, layers, live)
             | {
                 "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
                 "kl_divergence": last_epoch(kl),
-                "kl_joint": last_epoch(column("kl_joint")),
+                "kl_joint": last_epoch(by_minibatch[:, list(columns).index("kl_joint")]),
                 "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
                 "entropy": relative_entropy(heads[0], heads[1], heads[2]),
-                "ratio_max": most("ratio_max"),
-                "ratio_min": -most("ratio_min"),
-                "log_prob_max": most("log_prob_max"),
-                "log_prob_min": -most("log_prob_min"),
-                "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
+                "ratio_max": torch.where(is_live, ratios, -torch.inf).max(),
+                "ratio_min": torch.where(is_live, ratios, torch.inf).min(),
+                "log_prob_max": torch.where(is_live, taken, -torch.inf).max(),
+                "log_prob_min": torch.where(is_live, taken, torch.inf).min(),
+                "first_ratio_error": (ratios[: sizes[0]] - 1).abs().max(),
                 "minibatches_skipped": self._planned - live.sum() + not_finite,
                 "minibatches_not_finite": not_finite,
             }
-            | self._of_heads(heads, ran.index_select(0, newest).squeeze(0), live)
-            | self._of_memory(mean)
+            | self._of_heads(heads, last, live, largest)
         )
+
+
+def _joined(parts: list[Terms]) -> Terms:
+    if len(parts) == 1:
+        return parts[0]
+    columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(Terms)}
+    made: dict[str, Any] = {
+        name: None if rows[0] is None else torch.cat(rows) for name, rows in columns.items()
+    }
+    return Terms(**made)
 
 
 _NO_VARIANCE: Final = 1e-12

@@ -38,20 +38,21 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from overwatch_rl.algorithms.common import (
+    LOG_RATIO_LIMIT,
     Adam,
     Alone,
     Plan,
     below,
+    k3,
     load_moments,
     moments_of,
     of_advantages,
     of_gradients,
 )
-from overwatch_rl.algorithms.ppo import averaged, gated_step, k3
+from overwatch_rl.algorithms.ppo import averaged, gated_step
 from overwatch_rl.types import Stats
 from overwatch_rl.undefined import UNDEFINED, ratio, where_defined
 
-_LOG_RATIO_LIMIT: Final = 20.0
 _STD_FLOOR: Final = 1e-4
 
 
@@ -166,7 +167,7 @@ def loss(current: Tensor, batch: Batch, config: GRPOConfig) -> tuple[Tensor, dic
     """
     live = batch.live
     log_ratio = torch.where(live > 0, current - batch.proximal, 0.0)
-    ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     advantages = batch.advantages[:, None]
     weights = sampler_weights(batch).clamp(max=config.weight_cap)
@@ -182,7 +183,7 @@ def loss(current: Tensor, batch: Batch, config: GRPOConfig) -> tuple[Tensor, dic
             "kl_divergence": (k3(log_ratio) * live).sum(),
             "kl_k1": -(log_ratio * live).sum(),
             "ratio_mean": (ratio * live).sum(),
-            "log_ratio_clamped": ((log_ratio.abs() > _LOG_RATIO_LIMIT) * live).sum(),
+            "log_ratio_clamped": ((log_ratio.abs() > LOG_RATIO_LIMIT) * live).sum(),
             **{name: (where * live).sum() for name, where in bound.items()},
         }
         most = {
@@ -198,7 +199,7 @@ def loss(current: Tensor, batch: Batch, config: GRPOConfig) -> tuple[Tensor, dic
 def sampler_weights(batch: Batch) -> Tensor:
     """B S: proximal / behaviour, 1 where nothing is learned."""
     apart = torch.where(batch.live > 0, batch.proximal - batch.behaviour, 0.0)
-    return apart.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    return apart.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
 def of_scores(answers: Answers, std: Tensor, differ: Tensor) -> Stats:

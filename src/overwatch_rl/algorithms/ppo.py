@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch_rl.algorithms.common import (
-    HIDDEN_SQUARE,
+    LOG_RATIO_LIMIT,
     Adam,
     Alone,
     Batch,
@@ -56,7 +56,6 @@ from overwatch_rl.algorithms.policy import Evaluation, Gaussian, Policy
 from overwatch_rl.sync_points import sync_point
 from overwatch_rl.types import Decision, Factored, Observation, Rollout, Stats, WorldSpec
 
-_LOG_RATIO_LIMIT: Final = 20.0
 _STOP_FACTOR: Final = 1.5
 _ADAM_EPS: Final = 1e-5
 _NO_SPREAD: Final = 1e-8
@@ -168,77 +167,32 @@ def advantages(
     return estimates
 
 
-def k3(log_ratio: Tensor) -> Tensor:
-    """The estimator (ratio - 1) - ln ratio, never negative; any shape."""
-    clamped = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
-    return clamped.expm1() - clamped
-
-
 def loss(evaluated: Evaluation, values: Tensor, batch: Batch, config: PPOConfig) -> tuple[Tensor, Terms]:
-    """The clipped objective summed over rows, to be minimised, and its terms.
+    """The clipped objective summed over rows, to be minimised, and what is reported of them.
 
     `values` and the batch's are in the critic's units, advantages are normalised.
     """
     log_ratio = evaluated.log_probs - batch.log_probs
-    joint = log_ratio.sum(dim=1)
-    ratio = joint.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    ratio = log_ratio.sum(dim=1).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-    surrogate = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
+    policy_loss = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
     if batch.weights is not None:
-        surrogate = surrogate * batch.weights
+        policy_loss = policy_loss * batch.weights
     squared = (values - batch.returns).square()
-    value_terms = squared
-    is_clipped = torch.zeros_like(squared)
+    value_loss = squared
+    is_clipped = torch.zeros_like(squared, dtype=torch.bool)
     if config.value_clip is not None:
         near = batch.values + (values - batch.values).clamp(-config.value_clip, config.value_clip)
-        value_terms = torch.maximum(squared, (near - batch.returns).square())
-        is_clipped = ((values - batch.values).abs() > config.value_clip).to(squared.dtype)
+        value_loss = torch.maximum(squared, (near - batch.returns).square())
+        is_clipped = (values.detach() - batch.values).abs() > config.value_clip
     entropy = evaluated.entropy.sum(dim=1)
-    total = surrogate + config.value_coef * value_terms - config.entropy_coef * entropy
-    with torch.no_grad():
-        used = evaluated.used.to(log_ratio.dtype)
-        kl = k3(log_ratio) * used
-        beyond = (log_ratio.clamp(max=_LOG_RATIO_LIMIT).expm1().abs() > config.clip) & evaluated.used
-        is_open = evaluated.used & (evaluated.possible > 0)
-        sums = {
-            "policy_loss": surrogate.sum(),
-            "value_loss": value_terms.sum(),
-            "value_loss_unclipped": squared.sum(),
-            "total_loss": total.sum(),
-            "kl": kl.sum(),
-            "used": used.sum(),
-            "kl_joint": k3(joint).sum(),
-            "clip_fraction_up": (ratio - 1 > config.clip).sum(),
-            "clip_fraction_down": (1 - ratio > config.clip).sum(),
-            "log_ratio_clamped": (joint.abs() > _LOG_RATIO_LIMIT).sum(),
-            "value_clipped": is_clipped.sum(),
-            "ratio_mean": ratio.sum(),
-            "entropy_nats": entropy.sum(),
-        }
-        heads = torch.stack(
-            [
-                torch.where(is_open, evaluated.entropy, 0.0).sum(dim=0),
-                torch.where(is_open, evaluated.possible, 0.0).sum(dim=0),
-                is_open.sum(dim=0).to(evaluated.entropy.dtype),
-                kl.sum(dim=0),
-                used.sum(dim=0),
-                beyond.sum(dim=0).to(kl.dtype),
-            ]
-        )
-        taken = evaluated.log_probs.sum(dim=1)
-        most = {
-            "ratio_max": ratio.max(),
-            "ratio_min": -ratio.min(),
-            "first_ratio_error": (ratio - 1).abs().max(),
-            "log_prob_max": taken.max(),
-            "log_prob_min": -taken.min(),
-        }
-        if log_ratio.shape[1] > 1:
-            own = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
-            most["ratio_max_of_heads"] = torch.where(evaluated.used, own, -torch.inf).amax(dim=0)
+    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     return total.sum(), Terms(
-        sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most
-    )
+        log_ratio=log_ratio.detach(), log_probs=evaluated.log_probs.detach(),
+        entropy=evaluated.entropy.detach(), possible=evaluated.possible, used=evaluated.used,
+        policy_loss=policy_loss.detach(), value_loss=value_loss.detach(),
+        value_loss_unclipped=squared.detach(), total_loss=total.detach(), value_clipped=is_clipped,
+    )  # fmt: skip
 
 
 class PopArt(nn.Module):
@@ -468,7 +422,7 @@ class PPO:
         mask = None if rollout.mask is None else rollout.mask.flatten(0, 1)
         evaluated = self.actions.evaluate(outputs, mask, rollout.actions.flatten(0, 1))
         log_probs = evaluated.log_probs.view_as(rollout.log_probs)
-        log_ratio = (log_probs - rollout.log_probs).sum(dim=-1).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+        log_ratio = (log_probs - rollout.log_probs).sum(dim=-1).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         again = replace(rollout, log_probs=log_probs, values=self._raw(values).view_as(rollout.values))
         return again, log_ratio
 
@@ -491,7 +445,7 @@ class PPO:
         """
         config = self.config
         scaled = self._scaled(batch)
-        seen = Minibatches(config.minibatches, config.epochs * config.minibatches, self._heads)
+        seen = Minibatches(config.minibatches, config.epochs * config.minibatches, self._heads, config.clip)
         self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
@@ -499,8 +453,7 @@ class PPO:
             for drawn in order.tensor_split(config.minibatches):
                 self._optimizer.zero_grad(set_to_none=True)
                 minibatch = scaled.drawn(drawn)
-                terms = self._backward(minibatch, len(minibatch))
-                seen.add(terms, len(minibatch), self._step(stopped), ~stopped)
+                seen.add(self._backward(minibatch, len(minibatch)), self._step(stopped), ~stopped)
             if config.target_kl is not None and epoch + 1 < config.epochs:
                 moved = seen.epoch_kl() > _STOP_FACTOR * config.target_kl
                 stopped = self._ranks.any(stopped | moved)
@@ -536,23 +489,22 @@ class PPO:
     def _raw(self, values: Tensor) -> Tensor:
         return self.popart.raw(values) if self.config.popart else values
 
-    def _backward(self, minibatch: Batch, num_rows: int) -> Terms:
+    def _backward(self, minibatch: Batch, num_rows: int) -> list[Terms]:
         """Leave the gradient of the minibatch's mean loss in the parameters, a chunk at a time."""
         _, mean, variance = moments(minibatch.advantages, self._ranks)
         spread = variance.sqrt() + _NO_SPREAD
-        found: Terms | None = None
+        found: list[Terms] = []
         for chunk in minibatch.chunks(self.policy.plan.chunk):
             # In float64: equal advantages then differ from their mean by nothing.
             part = replace(chunk, advantages=((chunk.advantages - mean) / spread).float())
             outputs, values, memory = self.policy.outputs_of(chunk)
-            evaluated = self.actions.evaluate(outputs, chunk.mask, chunk.actions)
-            total, terms = loss(evaluated, values, part, self.config)
+            total, terms = loss(
+                self.actions.evaluate(outputs, chunk.mask, chunk.actions), values, part, self.config
+            )
             if memory is not None:
-                terms.sums[HIDDEN_SQUARE] = memory.detach().square().mean(dim=-1).sum()
+                terms.hidden_square = memory.detach().square().mean(dim=-1).flatten()
             torch.autograd.backward(total / num_rows)
-            found = terms if found is None else found.plus(terms)
-        if found is None:
-            raise AssertionError("a minibatch has no rows")
+            found.append(terms)
         return found
 
     def _step(self, stopped: Tensor) -> Norms:
