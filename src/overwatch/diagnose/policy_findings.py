@@ -345,7 +345,7 @@ def policy_problems(
 ) -> list[Problem]:
     """What is wrong with the policy, symptoms under their causes."""
     levels, stands = memory.levels, stands_of(state, fleet, limits, memory.levels)
-    beside = [*rank_problems(state, memory.away.rows), *_evaluation(state, levels, open_)]
+    beside = [*rank_problems(state, memory.away), *_evaluation(state, levels, open_)]
     beside += [one for one in (hacking_problem(state, memory.hacking), recompiles(state)) if one is not None]
     rows = list(row_problems(state, fleet, stands, open_))
     signs = _signs(state)

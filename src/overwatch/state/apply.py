@@ -25,7 +25,7 @@ from overwatch.state.caps import forget_late, remove, source_of, within
 from overwatch.state.derived import settle_stops, settle_units
 from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth, note_processes
-from overwatch.state.measure import MARK_NS, codes, hand_over, measure
+from overwatch.state.measure import MARK_NS, codes, hand_over, measure, step_update
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.repeats import begin as begin_life
@@ -148,6 +148,7 @@ def _fold(state: RunState, source: Source, record: events.Record, stamp: int) ->
             _serve(state, record, stamp)
         case events.Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
+            step_update(state, source, event.at)
         case events.Measured():
             _measure(state, source, record.origin, event, stamp)
         case events.EpisodeEnded():

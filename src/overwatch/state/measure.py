@@ -87,12 +87,17 @@ def _policy(state: RunState, event: Measured, stamp: int, source: Source) -> Non
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
     settle_stops(state)
-    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(source.rank, {})):
-        rhythm = state.rhythms.setdefault(source.rank, Rhythm())
-        rhythm.step(UPDATE, event.at, is_paused=state.paused_at is not None)
+    step_update(state, source, event.at)
     if more or not again:
         _note_pace(state, event.at, state.updates)
     state.last_update_at = max(state.last_update_at, event.at)
+
+
+def step_update(state: RunState, source: Source, at: int) -> None:
+    """Note an update of a rank as a step of its loop, unless its phases show more."""
+    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(source.rank, {})):
+        rhythm = state.rhythms.setdefault(source.rank, Rhythm())
+        rhythm.step(UPDATE, at, is_paused=state.paused_at is not None)
 
 
 def _note_pace(state: RunState, at: int, updates: int) -> None:

@@ -318,6 +318,8 @@ class Ranks(msgspec.Struct, kw_only=True):
     """The rank whose policy numbers are the run's."""
     others: dict[str, dict[int, float]] = {}
     """Newest finite values of the other ranks, by full metric name, then by rank."""
+    sent: dict[int, int] = {}
+    """Records of the other ranks' policy numbers so far, by rank."""
     broken: dict[int, dict[str, str]] = {}
     """Values of the other ranks that must be numbers and are none now: what they are, by rank and name."""
 
@@ -343,6 +345,8 @@ class Ranks(msgspec.Struct, kw_only=True):
 
     def aside(self, rank: int, values: dict[str, Column]) -> None:
         """Keep the policy numbers of a rank that does not lead."""
+        if rank in self.sent or len(self.sent) < MAX_SPREAD:
+            self.sent[rank] = self.sent.get(rank, 0) + 1
         for name, column in values.items():
             if not len(column):
                 self._end(rank, name)

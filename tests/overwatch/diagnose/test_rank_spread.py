@@ -14,7 +14,8 @@ from tests import fakes
 from tests.fakes import SECOND, START_NS
 
 USUAL = {"kl_divergence": 0.007, "entropy": 0.6, "value_loss": 1.0, "grad_norm": 1.0, "clip_fraction": 0.1}
-SCATTER = {"entropy": 0.04}
+USUAL |= {"explained_variance": 0.7, "return": 150.0}
+SCATTER = {"entropy": 0.04, "explained_variance": 0.1, "return": 0.1}
 """Of one rank around the others, as a share; three tenths where it is not here."""
 
 
@@ -24,28 +25,32 @@ class Ranks:
     def __init__(self, size: int) -> None:
         self.size = size
         self.seq = 0
-        first = Record(origin=self._origin(0), event=fakes.started(START_NS), seq=1)
+        first = Record(origin=self.origin(0), event=fakes.started(START_NS), seq=1)
         self.state: RunState = new_run(first)
         self.assessment = Assessment()
         self.found: dict[str, int] = {}
 
-    def _origin(self, rank: int) -> Origin:
+    def origin(self, rank: int) -> Origin:
         return Origin(run_id="r", rank=rank, epoch=f"e{rank}", ours=True)
 
     def update(self, number: int, odd: dict[int, dict[str, float]]) -> "Ranks":
         """One update of all; these ranks have other values."""
         for rank in range(self.size):
-            luck = ((7 * rank + 3 * number) % 11 - 5) / 5
-            values = {name: value * (1 + SCATTER.get(name, 0.3) * luck) for name, value in USUAL.items()}
-            values |= odd.get(rank, {})
+            values = self.values(rank, number) | odd.get(rank, {})
             self.seq += 1
             event = fakes.policy(START_NS + number * SECOND, index=number, **values)
-            apply(self.state, Record(origin=self._origin(rank), event=event, seq=self.seq), event.at)
+            apply(self.state, Record(origin=self.origin(rank), event=event, seq=self.seq), event.at)
         judged = assess(self.state, self.assessment, START_NS + number * SECOND)
         self.assessment = judged.assessment
         for key in self.now:
             self.found.setdefault(key, number)
         return self
+
+    @staticmethod
+    def values(rank: int, number: int) -> dict[str, float]:
+        """What a healthy rank sends: luck of its own."""
+        luck = ((7 * rank + 3 * number) % 11 - 5) / 5 + rank / 1000
+        return {name: value * (1 + SCATTER.get(name, 0.3) * luck) for name, value in USUAL.items()}
 
     @property
     def now(self) -> dict[str, str]:
@@ -57,7 +62,15 @@ class Ranks:
 @pytest.mark.parametrize("size", [2, 4, 16])
 @pytest.mark.parametrize(
     "odd",
-    [{"value_loss": 60.0}, {"entropy": 0.05}, {"kl_divergence": 0.3}, {"grad_norm": 40.0}],
+    [
+        {"value_loss": 60.0},
+        {"entropy": 0.05},
+        {"kl_divergence": 0.3},
+        {"grad_norm": 40.0},
+        {"value_loss": 1e-4},
+        {"grad_norm": 0.02},
+        {"explained_variance": 0.9999},
+    ],
     ids=lambda odd: next(iter(odd)),
 )
 def test_a_rank_that_diverges_is_named(size: int, odd: dict[str, float]) -> None:
@@ -68,6 +81,53 @@ def test_a_rank_that_diverges_is_named(size: int, odd: dict[str, float]) -> None
 
     assert list(run.now) == [f"rank-diverged:run:rank {size - 1}"]
     assert run.found == {f"rank-diverged:run:rank {size - 1}": 28}
+
+
+@pytest.mark.parametrize("size", [3, 8])
+@pytest.mark.parametrize("row", ["return", "value_loss", "kl_divergence"])
+def test_a_rank_whose_numbers_stand_still_is_named(size: int, row: str) -> None:
+    """To the bit, while the others' move: it repeats its data."""
+    run = Ranks(size)
+    for number in range(1, 31):
+        run.update(number, {1: {row: USUAL[row] * 1.01}} if number > 15 else {})
+
+    assert list(run.found) == ["rank-diverged:run:rank 1"]
+    assert run.found["rank-diverged:run:rank 1"] <= 25
+
+
+def test_ranks_of_which_two_see_the_same_data_are_named() -> None:
+    """Of eight; where each has a twin the ranks of one model's parts report together, and nothing is wrong."""
+    same, pairs = Ranks(8), Ranks(8)
+    for number in range(1, 20):
+        same.update(number, {5: same.values(2, number)})
+        pairs.update(number, {rank: pairs.values(rank // 2, number) for rank in range(8)})
+
+    assert list(same.now) == ["rank-diverged:run:rank 5"]
+    assert pairs.found == {}
+
+
+def test_ranks_that_report_what_they_reduced_are_well() -> None:
+    """The same numbers of all, or a return that no rank can exceed."""
+    run, solved = Ranks(4), Ranks(4)
+    for number in range(1, 60):
+        run.update(number, {rank: run.values(0, number) for rank in range(4)})
+        at_best = {rank: {"return": 500.0} for rank in range(4) if (rank + number) % 5 or rank == 2}
+        solved.update(number, at_best)
+
+    assert (run.found, solved.found) == ({}, {})
+
+
+def test_a_rank_that_sends_no_numbers_where_the_others_do_is_named() -> None:
+    """It started, and lives."""
+    run = Ranks(4)
+    for rank in range(1, 5):
+        run.seq += 1
+        event = fakes.started(START_NS)
+        apply(run.state, Record(origin=run.origin(rank), event=event, seq=run.seq), event.at)
+    for number in range(1, 20):
+        run.update(number, {})
+
+    assert "rank-diverged:run:rank 4" in run.now
 
 
 def test_the_leading_rank_may_be_the_odd_one() -> None:
