@@ -20,7 +20,18 @@ from msgspec.structs import replace
 from overwatch.diagnose.anomaly import Anomalies, LaneScore, low_lanes, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.findings import Evidence, problems, while_paused
-from overwatch.diagnose.fleet import Fleet, FleetBaseline, Rollups, baseline_of, fleet_of, rollups_of
+from overwatch.diagnose.fleet import (
+    Fleet,
+    FleetBaseline,
+    Lull,
+    Past,
+    Rollups,
+    baseline_of,
+    fleet_of,
+    lull_of,
+    past_of,
+    rollups_of,
+)
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
 from overwatch.diagnose.liveness import (
     QUIET,
@@ -66,6 +77,17 @@ def lives_of(envs: Envs, before: Lives) -> Lives:
     return Lives(moved=envs.moved, numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
 
 
+def rows_of(these: Lives, among: Lives) -> Ints:
+    """In which row each of these lives is among others, -1 where it is in none."""
+    place = np.argsort(among.numbers, kind="stable")
+    at = np.searchsorted(among.numbers[place], these.numbers)
+    there = at < place.size
+    there[there] = among.numbers[place[at[there]]] == these.numbers[there]
+    row = np.full(these.numbers.size, -1, dtype=np.int64)
+    row[there] = place[at[there]]
+    return row
+
+
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """The order of the envs at one tick, and what keeps it calm; all but `order` by row, shape (n,)."""
 
@@ -88,14 +110,10 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
     """
     if then is now:
         return before, frozenset()
-    place = np.argsort(now.numbers, kind="stable")
-    at = np.searchsorted(now.numbers[place], then.numbers)
-    there = np.zeros(then.numbers.size, dtype=np.bool_)
-    inside = at < place.size
-    there[inside] = now.numbers[place[at[inside]]] == then.numbers[inside]
-    row = np.full(then.numbers.size, -1, dtype=np.int64)
-    row[there] = place[at[there]]
+    row = rows_of(then, now)
+    there = row >= 0
     known = row[before.order][there[before.order]]
+    place = np.argsort(now.numbers, kind="stable")
     fresh = place[np.isin(place, known, invert=True)]
     held, lower_at, peak = floats(place.size), ints(place.size), floats(place.size)
     held[row[there]], peak[row[there]] = before.held[there], before.peak[there]
@@ -148,6 +166,8 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
     """What is worked out of all envs at the start of a second, and holds within it."""
 
     usual: FleetBaseline = FleetBaseline()
+    past: Past = msgspec.field(default_factory=Past)
+    lull: Lull = Lull()
     rollups: Rollups = Rollups()
     low: dict[str, tuple[float, str]] = {}
     """Lanes whose episodes earn little: how much that weighs, and the reason."""
@@ -222,7 +242,7 @@ def assess(
     lives = lives_of(state.envs, previous.lives)
     clock = advanced(previous.watched.clock, state, tick)
     second = _second(state, previous, lives, (tick, clock.now), how)
-    fleet, anomalies = _scored(state, how, previous.off, second.usual)
+    fleet, anomalies = _scored(state, how, previous.off, second)
     link = judge_link(state, tick)
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
     ranks, followed = _carried(state, previous, lives)
@@ -238,6 +258,7 @@ def assess(
         state=state,
         fleet=fleet,
         anomalies=anomalies,
+        lull=second.lull,
         machines=machines,
         link=link,
         limits=how.limits,
@@ -282,12 +303,10 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
     )
 
 
-def _scored(
-    state: RunState, how: Judging, off: dict[str, str], usual: FleetBaseline
-) -> tuple[Fleet, Anomalies]:
+def _scored(state: RunState, how: Judging, off: dict[str, str], second: Second) -> tuple[Fleet, Anomalies]:
     # Telemetry may hold any number; what overflows becomes infinite and is then left out.
     with np.errstate(over="ignore", invalid="ignore"):
-        fleet = fleet_of(state, usual)
+        fleet = fleet_of(state, second.usual, second.past)
         return fleet, score_envs(fleet, how.limits, how.plugins, off)
 
 
@@ -298,9 +317,14 @@ def _second(
     if lives is previous.lives and not is_new_second(previous.watched.slow, now):
         return previous.second
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        usual = baseline_of(state)
-        low = low_lanes(fleet_of(state, usual), how.limits)
-        return Second(usual=usual, rollups=rollups_of(state), low=low)
+        past = previous.second.past
+        if lives is not previous.lives:
+            past = past.by(rows_of(lives, previous.lives))
+        past = past_of(state.envs, past, state.last_at, how.limits.crowd)
+        usual = baseline_of(state, past)
+        low = low_lanes(fleet_of(state, usual, past), how.limits)
+        lull = lull_of(state, previous.second.lull)
+        return Second(usual=usual, past=past, lull=lull, rollups=rollups_of(state), low=low)
 
 
 def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:

@@ -61,7 +61,8 @@ class AnomalyLimits(msgspec.Struct, frozen=True, kw_only=True):
     fleet_drop: float = 3.0
     """Robust standard deviations that the fleet's return must fall to be a collapse of the policy."""
     crowd: float = 0.2
-    """When more than this share of the fleet stands out by return, it is not about single envs."""
+    """When more than this share of the fleet stands out by return, the others must have finished an episode
+    since, as good as before: else it is not about single envs."""
     rent_times: float = 2.0
     """Rent must be at least this many times the fleet's median."""
     gain_steps: int = 50

@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor
 from overwatch.diagnose.fleet import (
+    FEW,
     LEAST_REPORTING,
     Fleet,
     Pace,
     Returns,
     earnings_of,
     far,
+    levels_of,
     ln_above,
     median_of,
     most_events,
@@ -123,16 +125,25 @@ OF_EPISODES: Final = 10.0
 
 
 def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """A step takes far longer than the fleet's median, and than its own lane's where the lane is slow."""
+    """A step takes far longer than the fleet's median, or what that was, and than its own slow lane's.
+
+    Where hardly any env steps as before it is no matter of single ones.
+    """
     before = fleet.median_step_time
-    if before is None or not float(np.fmax.reduce(fleet.step_time)) >= limits.slow_step * before > 0:
+    was = np.inf if fleet.past.step is None else fleet.past.step
+    if (
+        before is None
+        or not float(np.fmax.reduce(fleet.step_time)) >= limits.slow_step * min(before, was) > 0
+    ):
         return None
     # One may be slow; or all have been, since this second began.
     pace = pace_of(fleet.state)
     if pace.median is None or pace.median <= 0:
         return None
-    times = fleet.step_time / pace.median
+    times = fleet.step_time / min(pace.median, was)
     slow = np.isfinite(times) & (times >= limits.slow_step)
+    if int((times < limits.slow_step).sum()) < max(2, fleet.n // FEW):
+        return None
     for lane in slow_lanes(pace, limits):
         slow &= ~fleet.on_lane(lane) | (fleet.step_time >= limits.slow_step * pace.lanes[lane])
     if not slow.any():
@@ -222,31 +233,59 @@ def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]
 
 
 def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Far below the fleet and below its own earlier episodes, four of the last five times (at first of four).
+    """Far below its own earlier episodes and below the envs that hold theirs, four of the last five times.
 
-    The limit grows with the size of the fleet. Finds no single env when many fall at once.
+    The limit grows with the size of the fleet. Where none hold theirs it is the policy, and no env.
     """
     returns = fleet.returns
     if returns is None or not _may_stand_out(returns, limits):
-        return None
+        return _resets(fleet)
     # One may have fallen; or all have, since this second began.
-    usual = earnings_of(fleet.state.envs)
+    usual = earnings_of(fleet.state.envs, fleet.past)
     if usual is None or usual.num < LEAST_ENVS:
         return None
     earned, n = fleet.state.envs.all_sums(), fleet.n
     limit = far(usual.num, limits.margin)
+    level, _ = levels_of(earned, fleet.past, n)
     low = (usual.usual - returns.recent) / usual.spread
-    own = (earned.earlier[:n] - returns.recent) / max(usual.spread, usual.noise)
+    own = (level - returns.recent) / max(usual.spread, usual.noise)
     lasting = (usual.usual - earned.lasting[:n]) / usual.spread >= limit / 2
     with np.errstate(invalid="ignore"):
         fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
-    if not fell.any() or int(fell.sum()) > limits.crowd * usual.num:
-        return None
+    # Many at once: the others must have shown since that they did not.
+    crowded = int(fell.sum()) > limits.crowd * usual.num
+    if not fell.any() or (crowded and not (usual.holding and fleet.past.crowd_at)):
+        return _resets(fleet)
     return Factor(
         name="reward collapse",
         status="degraded",
         weight=np.where(fell, np.minimum(1.0 + low / limit, SOFT_CAP), 0.0),
         say=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
+    )
+
+
+AT_ONCE: Final = 2.0
+"""Steps of an episode that ends when it begins."""
+LONG: Final = 10.0
+"""Times that, from which an episode is one."""
+RESETS: Final = 20
+"""Episodes from which on it is no accident."""
+
+
+def _resets(fleet: Fleet) -> Factor | None:
+    """Its episodes end at once, from the first on, where others play theirs, whatever they earn."""
+    envs, n = fleet.state.envs, fleet.n
+    steps = envs.lengths[:n]
+    with np.errstate(invalid="ignore"):
+        hit = (steps <= AT_ONCE) & (envs.episodes[:n] >= RESETS)
+        others = int((steps >= LONG * AT_ONCE).sum())
+    if not hit.any() or others < max(2, n // FEW):
+        return None
+    return Factor(
+        name="reward collapse",
+        status="degraded",
+        weight=np.where(hit, SOFT_CAP, 0.0),
+        say=lambda row: f"episodes of {steps[row]:.0f} step{'' if steps[row] < 1.5 else 's'}",
     )
 
 

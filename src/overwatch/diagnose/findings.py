@@ -19,9 +19,11 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from overwatch.catalog import BY_NAME
+from overwatch.catalog.durations import duration
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.factor import AnomalyLimits
-from overwatch.diagnose.fleet import Fleet, most_events, most_events_after
+from overwatch.diagnose.factors import LEAST_GAPS, OF_EPISODES, OF_STEPS
+from overwatch.diagnose.fleet import Fleet, Lull, median_of, most_events, most_events_after
 from overwatch.diagnose.liveness import (
     LinkJudgement,
     gone_producers,
@@ -251,6 +253,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     state: RunState
     fleet: Fleet
     anomalies: Anomalies
+    lull: Lull
     machines: Machines
     """Lanes and ranks, with what holds them back."""
     link: LinkJudgement
@@ -267,7 +270,7 @@ def problems(seen: Evidence) -> list[Problem]:
     """Everything that is wrong at this tick, symptoms counted under their causes."""
     state, fleet, limits = seen.state, seen.fleet, seen.limits
     storms = list(crash_storms(fleet))
-    found = [*_non_finite(seen), *storms]
+    found = [*_non_finite(seen), *storms, *_unreported(seen)]
     found += _envs(seen, {storm.subject for storm in storms})
     away = outage(state, seen.link)
     found += [] if away is None else [away]
@@ -429,6 +432,49 @@ def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
                 factors=reasons,
                 patience=rule.patience,
             )
+
+
+ENOUGH_REPORTS: Final = 10
+"""Reports, or episodes, of a usual env after which each of the fleet has reported."""
+AFTER_S: Final = 20.0
+"""The least time for that."""
+LEARNED: Final = 4
+"""Updates that a policy may learn from what was collected."""
+
+
+def _unreported(seen: Evidence) -> Iterator[Problem]:
+    """Envs of which nothing is received: all of them while updates go on, and those that never reported."""
+    state, envs, n = seen.state, seen.state.envs, seen.fleet.n
+    promised = state.started.n_envs if state.started is not None else None
+    if not n or not state.updates:
+        return
+    bare = not any((envs.times[name][:n] > 0).any() for name in OF_STEPS)
+    learned, for_s = state.updates - seen.lull.updates, (state.last_update_at - seen.lull.at) / 1e9
+    usual = max(LEARNED, 2 * seen.lull.usual) * (int(OF_EPISODES) if bare else 1)
+    known = len(envs.silences.intervals.items) >= LEAST_GAPS
+    if known and learned > usual and for_s >= 2 * seen.limits.silent_s:
+        words = f"{n} of {n} envs silent for {duration(for_s)}, in which {learned:,} updates were made"
+        yield _stalled_envs(seen, n, words)
+    reports = envs.episodes[:n] if bare else envs.silences.gaps[:n]
+    missing = (promised or 0) - n - len(envs.gone)
+    parts = {start.n_envs for start in state.ranks.starts.values()} if len(state.ranks.starts) > 1 else set()
+    if missing <= 0 or n in parts or state.overflow.counts or state.updates < LEARNED:
+        return
+    since_s = (state.last_at - int(envs.born_at[:n].min())) / 1e9
+    if since_s >= AFTER_S and median_of(reports.astype(np.float64)) >= ENOUGH_REPORTS:
+        words = f"{missing} of {promised} envs never reported, {n} do"
+        yield _stalled_envs(seen, missing, words)
+
+
+def _stalled_envs(seen: Evidence, count: int, words: str) -> Problem:
+    return Problem(
+        code="env-stalled-many",
+        at=seen.fleet.newest_at,
+        message=words,
+        hint="look at the workers that step them: are they there, do they hang, what do they log",
+        symptoms=count,
+        patience=STEADY,
+    )
 
 
 def _degraded(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:

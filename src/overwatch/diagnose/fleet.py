@@ -6,10 +6,11 @@ one is found the fleet's facts of this very tick are worked out. What the fleet 
 (middles, ends, seeds, operations) is shown above the rows of the board, where a number that changes ten times
 a second could not be read.
 
-All envs share one policy, so most differences of their returns are luck: an env is compared with the fleet
-and with itself, by medians over several episodes. Statistics are such that a few bad envs cannot move them,
-with limits that grow with the number of envs; only + − × ÷, square roots, sorts and sums, so every machine
-gets the same bits. Pure; must not know what is too far, or how a number is shown.
+All envs share one policy, so most differences of their returns are luck: an env is compared with what it
+earned before and with the envs that still earn what they did, by medians over several episodes. What an env
+earned before is kept for as long as it earns far less, so that no number of bad envs, nor of bad episodes,
+becomes what is usual. Limits grow with the number of envs; only + − × ÷, square roots, sorts and sums, so
+every machine gets the same bits. Pure; must not know what is too far, or how a number is shown.
 """
 
 import math
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.catalog import Stage
-from overwatch.state.arrays import NORMAL, Floats, Ints, median
+from overwatch.state.arrays import NORMAL, Floats, Ints, floats, median
 from overwatch.state.env_tables import EpisodeSums
 from overwatch.state.envs import Envs
 from overwatch.state.places import Rows
@@ -117,6 +118,78 @@ def _fading(x: float) -> float:
 
 REPORTING: Final = 10
 """Earlier episodes of all such envs together, below which their scatter is luck itself."""
+DROP: Final = 3.0
+"""Standard deviations of an episode by which an env that fell lies below what it earned before."""
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What was usual before envs went wrong, as of the newest second; arrays have shape (n,), NaN unknown."""
+
+    level: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """What each env earned before; it stays while the env earns far less."""
+    scatter: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """Median distance of its episodes from that."""
+    crowd_at: int = 0
+    """When more envs than are ever few began to earn far less; 0 while they do not."""
+    step: float | None = None
+    """Median step of all envs, seconds; it stays while most of them take far longer."""
+
+    def by(self, rows: Ints) -> "Past":
+        """The same by rows of now, which were these before, -1 where there was none."""
+        known = rows >= 0
+        return msgspec.structs.replace(
+            self,
+            level=np.where(known, self.level[rows], np.nan) if self.level.size else floats(rows.size),
+            scatter=np.where(known, self.scatter[rows], np.nan) if self.level.size else floats(rows.size),
+        )
+
+
+def past_of(envs: Envs, before: Past, at: int, crowd: float) -> Past:
+    """What was usual, after a second more; a `crowd` is a share of the fleet."""
+    sums, n = envs.all_sums(), envs.n
+    judged, fresh = sums.judged[:n], before.level.size != n
+    old = (floats(n), floats(n)) if fresh else (before.level, before.scatter)
+    least = DROP * max(_noise(old[1], sums, n), sys.float_info.min)
+    fell = (
+        judged & np.isfinite(old[1]) & (old[0] - sums.lasting[:n] >= np.fmax(least, DROP * NORMAL * old[1]))
+    )
+    many = judged.any() and float(fell.sum()) > crowd * float(judged.sum())
+    median_step = _reporting_median(envs.values["step_time"][:n])
+    return Past(
+        level=np.where(fell, old[0], sums.earlier[:n]),
+        scatter=np.where(fell, old[1], sums.scatter[:n]),
+        crowd_at=(before.crowd_at or at) if many else 0,
+        step=median_step if before.step is None else _like(median_step, before.step),
+    )
+
+
+def _like(now: float | None, before: float) -> float | None:
+    """What is usual now, unless it is far more than it was: then what was."""
+    return before if now is None or now >= SLOWER * before else now
+
+
+SLOWER: Final = 2.0
+"""Times the median step of before: far more. So much may come with what a policy learns to do."""
+
+
+class Lull(msgspec.Struct, frozen=True, kw_only=True):
+    """How long all envs are quiet at once, in updates of the policy."""
+
+    at: int = 0
+    """Producer's time of their newest record."""
+    updates: int = 0
+    """Of the run, when that was seen."""
+    usual: int = 0
+    """The most that came between two records so far."""
+
+
+def lull_of(state: RunState, before: Lull) -> Lull:
+    """The same after a second more."""
+    at = state.envs.silences.at
+    if at == before.at:
+        return before
+    usual = max(before.usual, state.updates - before.updates) if before.at else 0
+    return Lull(at=at, updates=state.updates, usual=usual)
 
 
 class Earnings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,15 +198,17 @@ class Earnings(msgspec.Struct, frozen=True, kw_only=True):
     num: int
     """Envs with enough finished episodes."""
     usual: float
-    """The fleet's middle; the lower one of recent episodes and of each env's very last."""
+    """The middle of the envs that earn what they did; the lower one of recent episodes and the very last."""
     recent: float
-    """Middle of the envs' recent returns."""
+    """Middle of all envs' recent returns."""
     earlier: float
-    """Middle of their earlier ones."""
+    """Middle of what they earned before."""
     spread: float
-    """Standard deviation of the recent returns over healthy envs, robust."""
+    """Standard deviation of the recent returns over the envs that earn what they did, robust."""
     noise: float
     """Standard deviation of single episodes, robust."""
+    holding: int
+    """How many earn what they did; 0 where they are too few to speak of a fleet."""
 
 
 class Returns(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,36 +229,55 @@ def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
     return Returns(judged=judged, recent=sums.recent[:n], fleet=fleet) if judged.any() else None
 
 
-def earnings_of(envs: Envs) -> Earnings | None:
+def earnings_of(envs: Envs, past: Past) -> Earnings | None:
     """What is usual; `None` where no env finished enough episodes, or all earned the same."""
     envs.newest_sums()
     sums, n = envs.all_sums(), envs.n
     judged = sums.judged[:n]
     if not judged.any():
         return None
-    earlier = sums.earlier[:n]
-    known = earlier[np.isfinite(earlier)]
-    noise = _noise(sums, n)
+    level, scatter = levels_of(sums, past, n)
+    known = level[np.isfinite(level)]
+    noise = _noise(scatter, sums, n)
     if noise < sys.float_info.min or not known.size:
         # Nor is a scale what no longer can be halved.
         return None
-    recent = sums.recent[:n][judged]
-    middle = median_of(recent)
+    holds = judged & ~(level - sums.recent[:n] >= DROP * noise)
+    if past.crowd_at:
+        # Who finished no episode since the others fell shows nothing yet.
+        holds &= envs.episode_at[:n] > past.crowd_at
+    holding = int(holds.sum())
+    if holding < max(2, int(judged.sum()) // FEW):
+        holding, holds = 0, judged
+    recent = sums.recent[:n][holds]
     # A median of five scatters by about half of what one episode does.
     spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
+    middle = median_of(recent)
     return Earnings(
-        num=int(recent.size),
-        usual=min(middle, median_of(sums.last[:n][judged])),
-        recent=middle,
+        num=int(judged.sum()),
+        usual=min(middle, median_of(sums.last[:n][holds])),
+        recent=median_of(sums.recent[:n][judged]),
         earlier=median_of(known),
         spread=spread,
         noise=noise,
+        holding=holding,
     )
 
 
-def _noise(sums: EpisodeSums, n: int) -> float:
+FEW: Final = 20
+"""One of so many is the least share of a fleet that shows what is usual."""
+
+
+def levels_of(sums: EpisodeSums, past: Past, n: int) -> tuple[Floats, Floats]:
+    """What each env earned before, and its scatter: as it was kept, else by the episodes remembered."""
+    if past.level.size != n:
+        return sums.earlier[:n], sums.scatter[:n]
+    kept = np.isfinite(past.scatter) & sums.judged[:n] & (past.level > sums.earlier[:n])
+    return np.where(kept, past.level, sums.earlier[:n]), np.where(kept, past.scatter, sums.scatter[:n])
+
+
+def _noise(scatter: Floats, sums: EpisodeSums, n: int) -> float:
     """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
-    scatter = sums.scatter[:n]
     own = scatter[np.isfinite(scatter)]
     if own.size:
         before = int(sums.before[:n][np.isfinite(scatter)].sum())
@@ -193,6 +287,8 @@ def _noise(sums: EpisodeSums, n: int) -> float:
     # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
     count = sums.count[:n]
     known = count > 0
+    if not known.any():
+        return 0.0
     count, centre, squares = count[known], sums.centre[:n][known], sums.squares[:n][known]
     total, apart = float(count.sum()), centre - centre[0]
     apart = apart - float((count * apart).sum()) / total
@@ -227,13 +323,13 @@ class FleetBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """When the env that is quiet for longest last reported, on the fleet's clock; 0 where there is none."""
 
 
-def baseline_of(state: RunState) -> FleetBaseline:
-    """What is usual now."""
-    envs = state.envs
+def baseline_of(state: RunState, past: Past | None = None) -> FleetBaseline:
+    """What is usual now, and was."""
+    envs, past = state.envs, past or Past()
     paid = paid_rents(envs)
     return FleetBaseline(
         pace=pace_of(state),
-        earnings=earnings_of(envs),
+        earnings=earnings_of(envs, past),
         rent=median_of(paid) if paid.size >= LEAST_REPORTING else None,
         oldest_ns=int(envs.silences.last_ns[: envs.n].min()) if envs.n else 0,
     )
@@ -305,6 +401,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; NaN where not measured."""
     usual: FleetBaseline
     """What was usual at the start of this second."""
+    past: Past
+    """And what was before envs went wrong."""
     returns: Returns | None
     """`None` while no env has finished enough episodes."""
 
@@ -315,16 +413,16 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quiet_s(self) -> Floats:
-        """Seconds for which each env was quiet, up to when an eighth of the living ones had reported.
+        """Seconds for which each env was quiet, up to when a sixteenth of the living ones had reported.
 
-        One env that reports alone does not make the others silent; an eighth of the fleet does.
+        One env of eight or more that reports alone does not make the others silent; two do.
         """
         envs = self.state.envs
         last_ns = envs.silences.last_ns[: self.n]
         alive = last_ns[envs.crashed_at[: self.n] == 0]
         if not alive.size:
             return np.zeros(self.n)
-        place = alive.size - 1 - alive.size // 8
+        place = alive.size - 1 - max(min(alive.size // 8, 1), alive.size // 16)
         quiet_s: Floats = (np.partition(alive, place)[place] - last_ns) / 1e9
         return quiet_s
 
@@ -350,10 +448,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return on
 
 
-def fleet_of(state: RunState, usual: FleetBaseline | None = None) -> Fleet:
-    """The fleet, by what is usual in it; worked out where it is not given."""
-    envs = state.envs
-    usual = baseline_of(state) if usual is None else usual
+def fleet_of(state: RunState, usual: FleetBaseline | None = None, past: Past | None = None) -> Fleet:
+    """The fleet, by what is usual in it and was; worked out where it is not given."""
+    envs, past = state.envs, past or Past()
+    usual = baseline_of(state, past) if usual is None else usual
     return Fleet(
         state=state,
         n=envs.n,
@@ -361,6 +459,7 @@ def fleet_of(state: RunState, usual: FleetBaseline | None = None) -> Fleet:
         lane=envs.lane[: envs.n],
         step_time=envs.values["step_time"][: envs.n],
         usual=usual,
+        past=past,
         returns=None if usual.earnings is None else returns_of(envs, usual.earnings),
     )
 

@@ -15,13 +15,16 @@ own rhythm. One that promised an end record is stale, then lost; one that did no
 - What stood when a run last sent is kept, neither cleared nor judged: a run that is silent, lost or over has
   no values to judge by, and its end heals nothing. What is only true of a run that goes on leaves with it,
   and so does what the end itself brought about: loops that stop, envs that wait, processes that leave.
+- A pause that is announced is a state, whoever announced it, until it takes far longer than its kind ever
+  did; but who spoke in it and stopped is silent. So is the wait for a first update.
 - The watchdog measures each rank by its own rhythm: how long after the end of one phase the next one usually
-  ends. The rank that stopped first is named, the others wait for it. Silence is measured on the stamp clock,
-  everything else on the producer's own.
+  ends. The rank that stopped first is named, whether it hangs, ended or was killed: the others wait for it.
+  Silence is measured on the stamp clock, everything else on the producer's own.
 
 Pure.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -36,7 +39,9 @@ from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import RunState
 from overwatch.state.sources import (
     FOREIGN_S,
+    INTERVALS,
     OUTAGE_S,
+    UNKNOWN_S,
     Source,
     holder_of,
     latest_lives,
@@ -199,25 +204,43 @@ def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: floa
     if not holders:
         return "lost"
     # The life that is least overdue: another may have been replaced, or be gone.
-    calmest = min(holders.values(), key=lambda source: _overdue_s(source, state.back_stamp, tick))
+    calmest = min(holders.values(), key=lambda source: _overdue_s(state, source, tick))
     quiet_s = (tick - max(calmest.stamp, state.back_stamp)) / 1e9
-    allowed_s, patience_s = calmest.allowed_s(), calmest.patience_s()
-    is_followed = state.origin.service == FOLLOWER
-    if is_followed:
-        patience_s = max(patience_s, FOREIGN_S)
+    patience_s = silence_of(state, calmest)
     if was_away and quiet_s < patience_s:
         return "slow"
     if quiet_s >= patience_s:
-        is_lost = quiet_s >= max(LOST_S, LOST_TIMES * allowed_s)
-        return "silent" if is_followed or not calmest.promised else "lost" if is_lost else "stale"
+        is_lost = quiet_s >= max(LOST_S, LOST_TIMES * calmest.allowed_s(), 2 * patience_s)
+        is_open = state.origin.service == FOLLOWER or not calmest.promised
+        return "silent" if is_open else "lost" if is_lost else "stale"
     if lag_s >= OUTAGE_S:
         return "catching_up"
-    return "slow" if calmest.promised and quiet_s >= max(SLOW_S, allowed_s) else "live"
+    is_slow = calmest.promised and quiet_s >= max(SLOW_S, calmest.allowed_s())
+    return "slow" if is_slow and patience_s <= UNKNOWN_S else "live"
 
 
-def _overdue_s(source: Source, back: int, tick: int) -> float:
+def _overdue_s(state: RunState, source: Source, tick: int) -> float:
     """Seconds for which it is quieter than its rhythm makes usual; below 0 while it is not."""
-    return (tick - max(source.stamp, back)) / 1e9 - source.patience_s()
+    return (tick - max(source.stamp, state.back_stamp)) / 1e9 - silence_of(state, source)
+
+
+SPOKE_NS: Final = 5_000_000_000
+"""Who emits so long after a pause began does so in it."""
+
+
+def silence_of(state: RunState, source: Source) -> float:
+    """Seconds for which a source may be silent now: by its rhythm, and by the pause that was announced."""
+    patience_s = source.patience_s()
+    if state.origin.service == FOLLOWER:
+        patience_s = max(patience_s, FOREIGN_S)
+    if state.paused_at is not None and source.at - state.paused_at < SPOKE_NS:
+        return math.inf
+    rhythm = state.rhythms.get(source.rank)
+    for name, began in () if rhythm is None or source.is_beside else rhythm.open.items():
+        if source.at - began < SPOKE_NS:
+            phase = state.phases.get(source.rank, {}).get(name)
+            patience_s = max(patience_s, _pause_s(phase))
+    return patience_s
 
 
 RUNS_ON_NS: Final = 5_000_000_000
@@ -280,6 +303,7 @@ def _quiet(state: RunState, link: LinkJudgement) -> Problem:
     """Stale where an end record was promised; else it may as well have ended."""
     silent = (
         f"no telemetry for {duration(link.data_age_s)}; last record from {link.last_from or 'no producer'}"
+        f"{_first_silent(state)}"
     )
     if link.state == "stale":
         words = f"{silent}; process state unknown", _LOOK
@@ -295,11 +319,27 @@ def _quiet(state: RunState, link: LinkJudgement) -> Problem:
     return _about_run("run-silent", "warning", state.last_stamp, words)
 
 
+def _first_silent(state: RunState) -> str:
+    """Which rank stopped well before the others, whose silence may be that they wait for it."""
+    team = sorted(team_of(state.sources).values(), key=lambda source: source.stamp)
+    if len(team) < 2:
+        return ""
+    first, before_s = team[0], (team[1].stamp - team[0].stamp) / 1e9
+    if before_s < max(SLOW_S, INTERVALS * (first.interval_s() or 0.0)):
+        return ""
+    why = (
+        ""
+        if first.ending is None
+        else f" ({first.ending.outcome}: {first.ending.reason or 'no reason given'})"
+    )
+    return f"; {first.speaker} stopped {duration(before_s)} before the others{why}"
+
+
 def _lost_problem(state: RunState) -> Problem:
     """Why, where that is known, and how far it came."""
     finished, reached = state.finished, tuple(_reached(state))
     if finished is None:
-        message = ", ".join(("LOST: no end record", *reached))
+        message = ", ".join(("LOST: no end record", *reached)) + _first_silent(state)
         return _about_run(LOST, "critical", state.last_stamp, (message, _LOOK))
     message = f"LOST: {finished.reason or 'no end record'}"
     return _about_run(LOST, "critical", finished.at, (message, _LOOK), reached)
@@ -392,10 +432,13 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     usual_s: float
     at: int
     """Producer's time at which it last got on."""
+    over: str = ""
+    """What became of it, where it does not wait: it ended, or is silent; key of its source in `key`."""
+    key: str = ""
 
 
-def stalls_of(state: RunState) -> tuple[Stall, ...]:
-    """Ranks that stopped, the one that stopped first comes first."""
+def stalls_of(state: RunState, tick: int) -> tuple[Stall, ...]:
+    """Ranks that stopped, the one that stopped first comes first: one that ended or fell silent before."""
     received: dict[int, int] = {}
     for source in state.sources.values():
         if not source.finished and not source.is_beside:
@@ -404,7 +447,41 @@ def stalls_of(state: RunState) -> tuple[Stall, ...]:
         _stall(rank, state.phases.get(rank, {}), rhythm, received.get(rank, 0))
         for rank, rhythm in state.rhythms.items()
     )
-    return tuple(sorted((stall for stall in found if stall), key=lambda stall: (stall.at, stall.rank)))
+    stalls = sorted((stall for stall in found if stall), key=lambda stall: (stall.at, stall.rank))
+    first = _left_before(state, stalls, tick) if stalls else None
+    return tuple(stalls if first is None else [first, *stalls])
+
+
+def _left_before(state: RunState, stalls: Sequence[Stall], tick: int) -> Stall | None:
+    """The rank that ended, or fell silent, before the first of these would have got on: they wait for it."""
+    until = tick - int((stalls[0].for_s - 2 * stalls[0].usual_s - SLOW_S) * 1e9)
+    ranks, found = {stall.rank for stall in stalls}, []
+    for key, source in latest_lives(state.sources).items():
+        quiet_s = (tick - source.stamp) / 1e9
+        is_over = source.finished or quiet_s >= source.patience_s()
+        if source.is_trainer and source.rank not in ranks and is_over and source.stamp <= until:
+            found.append((source.stamp, key))
+    if not found:
+        return None
+    key = min(found)[1]
+    source = state.sources[key]
+    for_s = (tick - source.stamp) / 1e9
+    return Stall(
+        rank=source.rank,
+        doing="",
+        for_s=for_s,
+        usual_s=0.0,
+        at=source.at,
+        over=how_it_left(source, tick),
+        key=key,
+    )
+
+
+def how_it_left(source: Source, tick: int) -> str:
+    """What became of a process that left."""
+    if source.ending is None:
+        return f"silent for {duration((tick - source.stamp) / 1e9)} without an end record"
+    return f"{source.ending.outcome}: {source.ending.reason or 'no reason given'}"
 
 
 def _stall(rank: int, phases: Mapping[str, Phase], rhythm: Rhythm, now: int) -> Stall | None:
@@ -425,13 +502,16 @@ def _stall(rank: int, phases: Mapping[str, Phase], rhythm: Rhythm, now: int) -> 
 
 def _overdue(rank: int, name: str, phase: Phase | None, at: int, now: int) -> Stall | None:
     """A pause that was announced is measured by itself; one that never ended before may take long."""
-    known_s = [] if phase is None else phase.seconds.items
-    usual_s = median(known_s)
-    patience_s = FIRST_S if usual_s is None else _patience_s(usual_s, max(known_s))
-    for_s = (now - at) / 1e9
-    if for_s <= patience_s:
+    for_s, usual_s = (now - at) / 1e9, 0.0 if phase is None else median(phase.seconds.items) or 0.0
+    if for_s <= _pause_s(phase):
         return None
-    return Stall(rank=rank, doing=f"in {name}", for_s=for_s, usual_s=usual_s or 0.0, at=at)
+    return Stall(rank=rank, doing=f"in {name}", for_s=for_s, usual_s=usual_s, at=at)
+
+
+def _pause_s(phase: Phase | None) -> float:
+    """Seconds that an announced phase may take; the first of its name may take long."""
+    known_s = [] if phase is None else phase.seconds.items
+    return _patience_s(median(known_s) or 0.0, max(known_s)) if known_s else FIRST_S
 
 
 def _patience_s(usual_s: float, longest_s: float) -> float:
@@ -452,18 +532,21 @@ def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[P
         yield _about_run("run-silent", "info", first.at, (words, hint))
         return
     waiting = "" if not others else f"; {others} other {'rank' if others == 1 else 'ranks'} stopped after it"
-    worse = first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
+    worse = first.over or first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
+    stated = f"{first.doing} for {duration(first.for_s)}, usual {duration(first.usual_s)}"
     yield Problem(
         code=STALLED,
         severity="critical" if worse else "warning",
         subject=f"rank {first.rank}",
         at=first.at,
-        message=(
-            f"training hangs: rank {first.rank} {first.doing} for {duration(first.for_s)}, "
-            f"usually {duration(first.usual_s)}{waiting}"
-        ),
-        hint="its process lives: look at its stack (py-spy dump), at the others' logs, at storage",
+        message=f"rank {first.rank} {first.over}{waiting}"
+        if first.over
+        else f"training hangs: rank {first.rank} {stated}{waiting}",
+        hint="look at its log and its machine: it ended, and the others wait for it"
+        if first.over
+        else "its process lives: look at its stack (py-spy dump), at the others' logs, at storage",
         symptoms=others,
+        absorbs=("producer-gone", STALLED) if first.over else (STALLED,),
     )
 
 
@@ -476,18 +559,17 @@ def gone_sources(state: RunState, tick: int) -> tuple[str, ...]:
     return tuple(
         key
         for key, source in latest_lives(state.sources).items()
-        if not (source.finished and key == holder)
-        and _is_gone(source, state.back_stamp, tick, is_paused=state.paused_at is not None)
+        if not (source.finished and key == holder) and _is_gone(state, source, tick)
     )
 
 
-def _is_gone(source: Source, back_stamp: int, tick: int, *, is_paused: bool) -> bool:
+def _is_gone(state: RunState, source: Source, tick: int) -> bool:
     if source.ending is not None:
         return source.ending.outcome in _ILL and (tick - source.stamp) / 1e9 <= GONE_S
-    if is_paused:
+    if state.paused_at is not None:
         return False
-    patience_s = max(SILENT_S, PATIENCES * source.patience_s())
-    return patience_s < (tick - max(source.stamp, back_stamp)) / 1e9 <= patience_s + GONE_S
+    patience_s = max(SILENT_S, PATIENCES * silence_of(state, source))
+    return patience_s < (tick - max(source.stamp, state.back_stamp)) / 1e9 <= patience_s + GONE_S
 
 
 def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
@@ -504,15 +586,12 @@ def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[
         return
     first, others = gone[0], len(gone) - 1
     names = f"{first.speaker} and {others} more" if others else first.speaker
-    how = f"silent for {duration((tick - first.stamp) / 1e9)} without an end record"
-    if first.ending is not None:
-        how = f"{first.ending.outcome}: {first.ending.reason or 'no reason given'}"
     grave = any(one.is_trainer or (one.ending is not None and one.ending.outcome == "failed") for one in gone)
     yield Problem(
         code="producer-gone",
         severity="warning" if grave else "info",
         at=first.at,
-        message=f"{names} {how}, while the run goes on",
+        message=f"{names} {how_it_left(first, tick)}, while the run goes on",
         hint="look at its process and its log; its values are shown as they were",
         symptoms=others,
         patience=STEADY,

@@ -156,6 +156,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
     )
     lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
     of_ranks = judge_ranks(ranks, limits)
+    stalls = stalls_of(state, tick)
     services = {rank.name for rank in ranks if rank.of is Of.SERVICE}
     beside = {name: bound for name, bound in of_ranks.items() if name in services}
     return Slow(
@@ -169,8 +170,8 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         of_ranks=explained(of_ranks, ranks, beside),
         steps=step_spreads(state),
         updates=update_spreads(state),
-        stalls=stalls_of(state),
-        gone=gone_sources(state, tick),
+        stalls=stalls,
+        gone=tuple(key for key in gone_sources(state, tick) if not stalls or key != stalls[0].key),
         hardware=tuple(hardware_problems(state, lanes, tick)),
         throughput=throughput_of(state.pace, before.throughput),
     )

@@ -38,6 +38,7 @@ from overwatch.catalog.services import (
     SERVED,
 )
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
+from overwatch.diagnose.liveness import how_it_left
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
 from overwatch.state.run import RunState
 from overwatch.state.services import WINDOW_NS, Service
@@ -197,9 +198,6 @@ def services_down(state: RunState, keys: Sequence[str], tick: int) -> Iterator[P
 
 
 def _down(source: Source, tick: int) -> Problem:
-    how = f"silent for {duration((tick - source.stamp) / 1e9)} without an end record"
-    if source.ending is not None:
-        how = f"{source.ending.outcome}: {source.ending.reason or 'no reason given'}"
     name = source.name.removesuffix(" 0")
     return Problem(
         code="service-down",
@@ -207,7 +205,7 @@ def _down(source: Source, tick: int) -> Problem:
         scope="service",
         subject=name,
         at=source.at,
-        message=f"{name} {how}, while the run goes on",
+        message=f"{name} {how_it_left(source, tick)}, while the run goes on",
         hint="start it again; what was accepted, saved and published is still there",
         patience=STEADY,
     )

@@ -353,6 +353,8 @@ def _end_episodes(state: RunState, source: Source, event: events.EpisodeEnded) -
     rows, returns = state.envs.rows(ids_in(event.env_id)), event.episode_return.array().astype(np.float64)
     is_new = not is_counted(state, source, event.step)
     state.envs.finish_episodes(rows, returns, event.at, is_new=is_new)
+    if event.length is not None:
+        state.envs.note_lengths(rows, event.length.array().astype(np.float64))
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
     state.envs.report(rows, event.at)

@@ -30,8 +30,8 @@ INTERVALS: Final = 16
 """Newest intervals of the fleet that are remembered."""
 MEAN_OF: Final = 32
 """Gaps that an env's mean is about."""
-GAP_FORGETS: Final = 1.0 - 1.0 / 1024
-"""Share of its longest gap that is kept after one more: an accident fades, what comes again does not."""
+FORGETS_S: Final = 3600.0
+"""Seconds in which most of its longest gap is forgotten: an accident fades, what comes again does not."""
 LONGEST_NS: Final = 86_400_000_000_000
 """What one gap counts for at most: a clock that jumps is no silence."""
 SECOND_NS: Final = 1_000_000_000
@@ -89,7 +89,8 @@ class Silences(msgspec.Struct, kw_only=True):
         gaps = self.gaps[rows] + 1
         self.gaps[rows] = gaps
         self.mean_s[rows] += (gap_s - self.mean_s[rows]) / np.minimum(gaps, MEAN_OF)
-        self.longest_s[rows] = np.maximum(gap_s, self.longest_s[rows] * GAP_FORGETS)
+        kept = np.maximum(1.0 - gap_s / FORGETS_S, 0.0)
+        self.longest_s[rows] = np.maximum(gap_s, self.longest_s[rows] * kept)
 
     def reported_one(self, row: int, at: int) -> None:
         """A fact about one env came at `at`."""

@@ -29,6 +29,8 @@ from overwatch.state.places import At, Cells, Codes, Places, Rows, first_seen, i
 
 MAX_ENVS: Final = 1 << 17
 """Most envs of one run."""
+LENGTHS: Final = 8
+"""Episodes that the mean length is of, mostly."""
 MAX_GONE: Final = 1 << 16
 """Removed envs remembered; beyond it the earliest removal is forgotten."""
 _GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad": np.nan}
@@ -44,7 +46,7 @@ class Envs(msgspec.Struct, kw_only=True):
     FILLS: ClassVar[Mapping[str, float]] = {
         "ids": 0, "lives": 0, "seen_at": 0, "born_at": 0, "lane": -1, "episodes": 0, "outdated": 0,
         "episode_at": 0, "crashed_at": 0, "non_finite_at": 0, "returns": np.nan, "values": np.nan, "times": 0,
-        "rollbacks": 0, "choices": np.nan, "grids": np.nan, **_GRID,
+        "rollbacks": 0, "lengths": np.nan, "choices": np.nan, "grids": np.nan, **_GRID,
     }  # fmt: skip
 
     n: int = 0
@@ -81,6 +83,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Ring of finished episodes' returns, shape (C, RETURNS)."""
     episodes: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Finished episodes of each env."""
+    lengths: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """Steps of each env's episodes, a mean of the newest foremost; NaN where none was sent."""
     outdated: Ints = msgspec.field(default_factory=lambda: ints(0))
     """How many of each env's first episodes were of an earlier task, and are no measure any more."""
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -245,6 +249,11 @@ class Envs(msgspec.Struct, kw_only=True):
         self.returns[rows, (self.episodes[rows] - 1) % RETURNS] = returns
         self.episode_at[rows] = at
         self._fitted_sums().note(rows)
+
+    def note_lengths(self, rows: Ints, steps: Floats) -> None:
+        """Fold how many steps episodes of these rows took."""
+        known = self.lengths[rows]
+        self.lengths[rows] = np.where(np.isfinite(known), known + (steps - known) / LENGTHS, steps)
 
     def begin_task(self, rows: Ints) -> None:
         """These envs have another task from now on; the episode under way is of both, and of neither."""

@@ -22,8 +22,8 @@ MARK_NS: Final = 1_000_000_000
 """Least time between two marks of a phase's total."""
 GAPS: Final = 16
 """Newest gaps remembered of one phase after another."""
-FORGETS: Final = 1.0 - 1.0 / 4096
-"""Share of the longest gap that is kept after one more: an evaluation each thousand updates is remembered."""
+LONGEST_GAP_S: Final = 900.0
+"""No gap is remembered as longer: that a loop hangs must become known."""
 OPEN: Final = 16
 """Phases within one another that have begun and not ended."""
 UPDATE: Final = "update"
@@ -96,12 +96,12 @@ class Gaps(msgspec.Struct, kw_only=True):
 
     newest_s: Ring[float] = msgspec.field(default_factory=lambda: Ring(GAPS))
     longest_s: float = 0.0
-    """The longest, fading: what is rare and long comes again."""
+    """The longest: what is rare and long comes again."""
 
     def push(self, gap_s: float) -> None:
         """Note one."""
         self.newest_s.push(gap_s)
-        self.longest_s = max(gap_s, self.longest_s * FORGETS)
+        self.longest_s = max(self.longest_s, min(gap_s, LONGEST_GAP_S))
 
 
 class Rhythm(msgspec.Struct, kw_only=True):

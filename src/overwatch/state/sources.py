@@ -40,7 +40,9 @@ UNKNOWN_S: Final = 180.0
 LONGEST_S: Final = 900.0
 """A pause beyond this adds no patience: that a producer was killed must become known."""
 LEAST_INTERVALS: Final = 3
-"""Intervals that make a rhythm."""
+"""Intervals that make a rhythm..."""
+START_S: Final = 15.0
+"""...over so long before its first update: what a start sends is none."""
 TRAINER: Final = "trainer"
 LEARNS: Final = frozenset({TRAINER, "learner"})
 """Roles whose numbers of a policy are the run's, and that hold a run, where any producer has one of them."""
@@ -108,7 +110,7 @@ class Source(msgspec.Struct, kw_only=True):
     promised: bool = False
     """Whether it ends with a record: Overwatch's SDK does, and any producer that sent a start or an end."""
     longest_s: float = 0.0
-    """Its longest pause so far, in whole seconds; an outage is none."""
+    """Its longest pause so far, in whole seconds; an outage is none, nor the wait for its first update."""
     ending: RunFinished | None = None
     """Its end record."""
     resumed: bool = False
@@ -171,8 +173,9 @@ class Source(msgspec.Struct, kw_only=True):
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
         elif seconds > 0 and is_usual:
+            if len(self.intervals.items) >= LEAST_INTERVALS:
+                self.longest_s = max(self.longest_s, float(seconds))
             self.intervals.push(float(seconds))
-            self.longest_s = max(self.longest_s, float(seconds))
         if not late:
             self.drain = None
         self.stamp = max(self.stamp, stamp)
@@ -184,10 +187,9 @@ class Source(msgspec.Struct, kw_only=True):
         return median(self.intervals.items)
 
     def allowed_s(self) -> float:
-        """Seconds of silence that its own rhythm makes usual: its median interval, and the spread."""
-        usual, longest = self.interval_s() or 0.0, max(self.intervals.items, default=0.0)
-        if not self.promised:
-            longest = max(longest, min(self.longest_s, LONGEST_S / LONGEST_TIMES))
+        """Seconds of silence that its own rhythm makes usual: its median interval, and its longest pause."""
+        usual, newest = self.interval_s() or 0.0, max(self.intervals.items, default=0.0)
+        longest = max(newest, min(self.longest_s, LONGEST_S / LONGEST_TIMES))
         return max(
             INTERVALS * usual if usual > SHORTEST_S else 0.0,
             LONGEST_TIMES * longest if longest > SHORTEST_S else 0.0,
@@ -195,10 +197,9 @@ class Source(msgspec.Struct, kw_only=True):
 
     def patience_s(self) -> float:
         """Seconds of silence after which it is quieter than usual; an unknown rhythm is not a fast one."""
-        if self.promised:
-            return max(STALE_S, self.allowed_s())
-        known = len(self.intervals.items) >= LEAST_INTERVALS
-        return max(FOREIGN_S if known else UNKNOWN_S, self.allowed_s())
+        is_start = self.promised and self.updates.last < 0 and sum(self.intervals.items) < START_S
+        known = len(self.intervals.items) >= LEAST_INTERVALS and not is_start
+        return max((STALE_S if self.promised else FOREIGN_S) if known else UNKNOWN_S, self.allowed_s())
 
     def is_live(self, tick: int) -> bool:
         """Whether it has not ended, and is not quieter than usual at `tick`, Unix nanoseconds."""

@@ -89,7 +89,7 @@ FIRES: dict[str, tuple[list[Event], str, str]] = {
         "slow with their lane",
     ),
     "silent": ([*NORMAL, *LATER], "stalled", "silent for 12s while others step"),
-    "reward_collapse": (_episodes(*[-3.0] * 5), "degraded", "return 269.0 mad low"),
+    "reward_collapse": (_episodes(*[-3.0] * 5), "degraded", "return 293.8 mad low"),
     "rent_without_gain": (_rents(0.52, 0.0), "degraded", "rent 0.52, acc +0.00 in 50 steps"),
     "cull_rate": (
         [*NORMAL, *[_cull(START_NS + i, 0) for i in range(4)]],
@@ -148,7 +148,7 @@ BESIDE_ITS_NAME: dict[str, str] = {
     "slow_step": "slow step | 9.6× the median",
     "slow_lane": "slow lane | all of its lane is slow",
     "silent": "silent | for 12s while others step",
-    "reward_collapse": "reward collapse | return 269.0 mad low",
+    "reward_collapse": "reward collapse | return 293.8 mad low",
     "rent_without_gain": "rent, no gain | rent 0.52, acc +0.00 in 50 steps",
     "cull_rate": "cull rate | 4 in 60s (usual 0.0)",
     "gate_failures": "gate fails | 4 at G2",

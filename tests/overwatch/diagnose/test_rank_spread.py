@@ -31,6 +31,7 @@ class Ranks:
         self.found: dict[str, int] = {}
 
     def origin(self, rank: int) -> Origin:
+        """Who a rank is."""
         return Origin(run_id="r", rank=rank, epoch=f"e{rank}", ours=True)
 
     def update(self, number: int, odd: dict[int, dict[str, float]]) -> "Ranks":
@@ -96,7 +97,7 @@ def test_a_rank_whose_numbers_stand_still_is_named(size: int, row: str) -> None:
 
 
 def test_ranks_of_which_two_see_the_same_data_are_named() -> None:
-    """Of eight; where each has a twin the ranks of one model's parts report together, and nothing is wrong."""
+    """Of eight; where each has a twin they are parts of one model, and nothing is wrong."""
     same, pairs = Ranks(8), Ranks(8)
     for number in range(1, 20):
         same.update(number, {5: same.values(2, number)})
