@@ -37,7 +37,7 @@ from overwatch.analyse.run_history import EnvHistory, RunHistory
 from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
-from overwatch.catalog.titles import title
+from overwatch.catalog.titles import SLOWS, title
 from overwatch.snapshot.history import Curve
 
 CARDS: Final = 6
@@ -120,7 +120,7 @@ def _banner(run_history: RunHistory, found: list[Group]) -> Markup:
     severity = max((group.severity for group in bad), key=SEVERITIES.index)
     counts = {word: sum(group.severity == word for group in bad) for word in _WORDS}
     kinds = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
-    worst = [group for group in bad if group.severity == severity]
+    worst = sorted((group for group in bad if group.severity == severity), key=lambda one: one.code in SLOWS)
     first, *others = worst
     headline = f"{_sentence(first.first.finding.message)} From {_when(first.first.since, first.first.update)}"
     headline += f", for {duration(first.lasted)}" + (", open at the end." if first.open else ".")

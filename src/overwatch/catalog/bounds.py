@@ -77,8 +77,9 @@ ROWS: Final = (
     BoundRow(
         state=BoundState.THROTTLED,
         colour=Colour.BAD,
-        means="Heat, power or a slowdown keeps the clock down, by the driver's own reasons.",
-        needs="throttle reasons; or, where a device never reports them, clock and highest clock under load",
+        means="Heat, power or a slowdown keeps the clock down, by the driver's own reasons; or it is low "
+        "under load, and the driver gives no reason.",
+        needs="throttle reasons; or, where a device reports none, clock and highest clock under load",
         first="Heat: cool it. Power: raise its cap. A low clock that nobody explains: find who set it.",
         fault=True,
     ),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import Scope, find
+from overwatch.catalog.bounds import ROWS
 from overwatch.catalog.runbooks import RUNBOOKS
 
 PHRASES: Final[Mapping[str, str]] = MappingProxyType({
@@ -60,6 +61,14 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 """By code a finding in a few words, where those of the code do not read as a noun, or imply the row."""
 _TITLES: Final = {**PHRASES, "io-starvation": "I/O starvation"}
+
+
+SLOWS: Final = frozenset({
+    "thermal-throttle", "power-throttle", "clock-low", "straggler", "throughput-regression",
+    "throughput-below-baseline", "checkpoint-slow", "recompiles", "policy-update-time", "actor-stale",
+    "rollouts-full", "collector-away", *(row.shared.code for row in ROWS if row.shared is not None),
+})  # fmt: skip
+"""Codes of what slows a run, and wastes nothing that it made."""
 
 
 def title(code: str) -> str:

@@ -104,10 +104,14 @@ GIB: Final = 1 << 30
 
 
 def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """Heat or power keeps the clock down by the driver's reasons; a low clock where it gives none."""
+    """Heat or power keeps the clock down by the driver's reasons; a low one under load if it gives none."""
     words = [word for word in lane.throttle or () if _is_cause(word, lane)]
-    silent = lane.throttle is None
-    low = silent and lane.clock is not None and lane.clock <= LOW_CLOCK and (lane.util or 0.0) >= BUSY
+    low = (
+        not lane.throttle
+        and lane.clock is not None
+        and lane.clock <= LOW_CLOCK
+        and (lane.util or 0.0) >= BUSY
+    )
     if not words and not low:
         return None
     cause = "thermal" if any(_is_heat(word) for word in words) else "power" if words else "clock"

@@ -5,8 +5,9 @@
   work is what is left of an update when its waiting for others is taken off: the straggler is who works
   longest and waits least.
 - `MemoryTrend`: when memory will be full, by the trend of its peaks, where it stands out from their noise.
-  Memory that goes up and down with every update has level peaks and no trend; one that filled while the run
-  started and stays has a trend that is over. + − × ÷ and square roots only.
+  Memory that goes up and down has no trend until it is higher than it ever was before it last went down; one
+  that filled while the run started and stays has a trend that is over, and a few steps up are none. + − × ÷
+  and square roots only.
 - `Sawtooth`: a lane that works and rests in turn: its utilisation goes up and down, several times, by much.
 - `Spread`: how long steps and updates take on each lane: the median and the slow end, over the newest times.
 
@@ -14,7 +15,7 @@ Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Final
 
 import msgspec
@@ -183,6 +184,8 @@ BEFORE_NS: Final = 15_000_000_000
 LEVEL_OF: Final = 3
 """Newest readings whose mean is where memory is, for a rise of seconds."""
 QUICK_CONFIDENCE: Final = 0.7
+FEW_STEPS: Final = 5
+"""Steps up after which it is known whether what was written is removed again."""
 
 
 class MemoryTrend(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,6 +196,8 @@ class MemoryTrend(msgspec.Struct, frozen=True, kw_only=True):
     oom_s: float
     """Seconds until it is full at that rate."""
     confidence: float
+    span_s: float = 0.0
+    """So long it has been watched."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -218,20 +223,39 @@ def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) 
 
 
 def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
-    """Over minutes."""
-    times, values = peaks.at.items, peaks.highest.items
-    if len(values) < LEAST_PEAKS:
+    """Over minutes, since it last went down: higher than before, and not by a few steps."""
+    first = _last_low(peaks.highest.items)
+    times, values = peaks.at.items[first:], peaks.highest.items[first:]
+    if len(values) < LEAST_PEAKS or max(values) <= max([peaks.before, *peaks.highest.items[:first]]):
         return None
-    line, since = _line(times, values), _jump(values)
-    newer = _line(times[since:], values[since:])
+    line, half = _line(times, values), len(values) // 2
+    newer = _line(times[half:], values[half:])
     span_s = (times[-1] - times[0]) / 1e9
     if line.slope * span_s < LEAST_RISE * total or line.slope < SURE * line.error:
         return None
-    if newer.slope < STILL * line.slope:
+    if newer.slope < STILL * line.slope or _is_stairs(values):
         return None
     rate = max(line.slope, newer.slope)
     left = max(0.0, total - max(newer.end, values[-1]))
-    return MemoryTrend(rate=rate, oom_s=left / rate, confidence=0.5 + 0.45 * line.fit)
+    return MemoryTrend(rate=rate, oom_s=left / rate, confidence=0.5 + 0.45 * line.fit, span_s=span_s)
+
+
+def _last_low(values: Sequence[float]) -> int:
+    """Where it was last lower than before by half of its range; 0 where it was not, or that is short ago."""
+    deep = (max(values, default=0.0) - min(values, default=0.0)) / 2
+    tops = accumulate(values, max)
+    low = [place for place, top in enumerate(tops) if top - values[place] >= deep > 0]
+    first = low[-1] + 1 if low else 0
+    return first if len(values) - first >= LEAST_PEAKS else 0
+
+
+def _is_stairs(values: Sequence[float]) -> bool:
+    """Whether it rises by a few steps, rests between them, and is not rising for long now."""
+    tops = list(accumulate(values, max))
+    rises = [after - before > (tops[-1] - tops[0]) / len(tops) / 2 for before, after in pairwise(tops)]
+    runs = [len(list(run)) for rising, run in groupby(rises) if rising]
+    is_rising = rises[-1] and runs[-1] >= LEAST_PEAKS
+    return not is_rising and 3 * rises.count(False) >= len(rises) and len(runs) <= FEW_STEPS
 
 
 def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend | None:
@@ -247,23 +271,12 @@ def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend 
     rise = line.slope * (times[-1] - times[0]) / 1e9
     if rise < LEAST_RISE * total or line.slope < SURE_SOON * line.error or newer.slope < STILL * line.slope:
         return None
-    older = [] if peaks is None else _older(peaks, gauge.at - BEFORE_NS)
+    older = [] if peaks is None else [peaks.before, *_older(peaks, gauge.at - BEFORE_NS)]
     if older and added(values[-LEVEL_OF:]) / LEVEL_OF <= max(older):
         return None
     left = max(0.0, total - max(line.end, values[-1]))
-    return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE)
-
-
-def _jump(values: Sequence[float]) -> int:
-    """Where values are best cut in a lower and a higher part: one step up, which is no climb, is there."""
-    total, before, best, place = added(values), 0.0, 0.0, len(values) // 2
-    for size, value in enumerate(values[:-1], start=1):
-        before += value
-        apart = (total - before) / (len(values) - size) - before / size
-        between = apart * abs(apart) * size * (len(values) - size)
-        if between > best:
-            best, place = between, size
-    return place
+    span_s = (times[-1] - times[0]) / 1e9
+    return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE, span_s=span_s)
 
 
 def _older(peaks: Peaks, until: int) -> list[float]:

@@ -262,6 +262,8 @@ GONE_FOR_GOOD_S: Final = 30.0
 FAULT_S: Final = 600.0
 """How long a fault that a GPU lives with is held against it."""
 GIB: Final = 1 << 30
+FORESIGHT: Final = 8.0
+"""Times as long as a rise was watched that it may be drawn on."""
 SHORT: Final = 0.95
 """Used share from which memory, or a disk that is not large, is short."""
 OUT: Final = 0.98
@@ -271,6 +273,7 @@ NO_ROOM: Final = GIB
 """Bytes left on a disk below which it is short, and as good as full."""
 LEAST_SAVES: Final = 4
 """Checkpoints from which on there is a schedule."""
+FAILED_SAVES: Final = 2
 OVERDUE: Final = 2.0
 """Times the longest usual pause: the next one is due by then, and the one after it."""
 REGULAR: Final = 2.0
@@ -416,7 +419,8 @@ def _full(state: RunState, node: str, host: HostReadings, filling: _Filling, tic
     share, left = used.value / total.value, max(0.0, total.value - used.value)
     words = f"{filling.what} of {node} {share:.0%} full, {left / GIB:.1f} GiB left"
     trend = memory_trend(used, host.peaks.get(filling.used), total.value)
-    if trend is not None and share >= filling.rising_from and trend.oom_s <= filling.soon_s:
+    soon_s = 0.0 if trend is None else min(filling.soon_s, FORESIGHT * trend.span_s)
+    if trend is not None and share >= filling.rising_from and trend.oom_s <= soon_s:
         soon = trend.oom_s <= filling.now_s and share >= 0.9
         severity = "critical" if soon or severity == "critical" else "warning"
         words += f"; full in about {duration(trend.oom_s)}"
@@ -433,8 +437,17 @@ def _interval_s(times: Sequence[int]) -> float:
 
 
 def _not_saving(state: RunState) -> Iterator[Problem]:
-    """Checkpoints came by a schedule, in updates and in time, and are overdue by both."""
-    saves = state.saves.items
+    """Saves fail, by the log; or checkpoints are overdue by their schedule, in updates and in time."""
+    saves, failed = state.saves.items, state.failed_saves
+    if failed.count >= FAILED_SAVES:
+        last = "no checkpoint was saved yet" if state.checkpoint is None else "since the newest one"
+        yield Problem(
+            code="checkpoints-stopped",
+            at=failed.first_at,
+            message=f"{failed.count} saves failed, {last}: {failed.message}",
+            hint="make room, or mend the path or the access to it, and save at once: nothing can be resumed",
+        )
+        return
     if len(saves) < LEAST_SAVES:
         return
     times = [(after[0] - before[0]) / 1e9 for before, after in pairwise(saves)]

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from overwatch.catalog.titles import SLOWS
+
 SECOND_NS: Final = 1_000_000_000
 
 
@@ -21,8 +23,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     clear: int = 0
     """It must be gone this long before it clears."""
     cooldown: int = 0
-    """After it cleared it does not open again for this long, unless it is worse, or critical: that is never
-    kept back."""
+    """What comes again within this long after it cleared goes on, and clears after so long from then on."""
     cooldown_updates: int = 0
     """And for so many updates, however long they take."""
 
@@ -52,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Envs or rows that are off because of this, and have no finding of their own."""
     patience: Patience = FACT
     absorbs: tuple[str, ...] = ()
-    """Codes of findings that this one takes over: they leave at once, they have not cleared."""
+    """Codes of findings that this one takes over, with their age; they leave at once and have not cleared."""
     names: int | None = None
     """The env that the hint names, where it is about more than one."""
     usual: float | None = None
@@ -96,7 +97,11 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     since: int
     cleared_at: int | None = None
     gone_at: int | None = None
-    """When its cause was last seen to go, while it is not yet believed; on the clock of the data."""
+    """When its cause was last seen to go, while it is not yet believed; on the clock of the data..."""
+    gone_update: int = 0
+    """...and by updates."""
+    again: bool = False
+    """Whether it came again after it had cleared."""
     acknowledged: bool = False
     """Whether an operator has seen it, as bad as it is now."""
     paused_ns: int = 0
@@ -112,10 +117,10 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cooling(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding that cleared, and until when, by the data's clock, it may open only when it is worse."""
+    """A finding that cleared, and until when, by the data's clock, it goes on if it comes again."""
 
+    item: Open
     until: int
-    severity: str
     until_update: int = 0
     """And until which number of updates."""
 
@@ -158,9 +163,9 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
             current[problem.id] = _go_on(known, problem, now.paused_ns)
             continue
         first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
-        if clock - first.clock >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
-            current[problem.id] = Open(problem=problem, since=first.since)
-            cooling.pop(problem.id, None)
+        if clock - first.clock >= problem.patience.hold:
+            cooled = cooling.pop(problem.id, None)
+            current[problem.id] = _opened(problem, first.since, cooled, before)
         else:
             waiting[problem.id] = first
     absorbed = {code for item in current.values() for code in item.problem.absorbs}
@@ -173,13 +178,26 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
     return Followed(open=kept, waiting=waiting | full, cooling=cooling)
 
 
+def _opened(problem: Problem, since: int, cooled: Cooling | None, before: Followed) -> Open:
+    """A finding that opens: what came again goes on; what explains others better is as old as they are."""
+    taken = [
+        item.since
+        for item in before.open.values()
+        if item.problem.code in problem.absorbs and item.cleared_at is None
+    ]
+    if cooled is None:
+        return Open(problem=problem, since=min([since, *taken]))
+    opened = _go_on(cooled.item, problem)
+    return msgspec.structs.replace(opened, since=min([opened.since, *taken]), again=True)
+
+
 def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[str, Open]:
     """The worst findings, of those the oldest; how many were left out is a finding itself."""
     announced_id = f"{OVERFLOW}:run:"
     if len(current) - (announced_id in current) <= MAX_OPEN:
         return current
     current = {key: item for key, item in current.items() if key != announced_id}
-    order = sorted(current, key=lambda key: _rank(current[key]))
+    order = sorted(current, key=lambda key: rank_of(current[key]))
     beyond = [current[key].problem for key in order[MAX_OPEN - 1 :]]
     worst = min((problem.severity for problem in beyond), key=SEVERITIES.index)
     counts = [sum(problem.severity == word for problem in beyond) for word in SEVERITIES]
@@ -203,8 +221,11 @@ def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[s
     return kept
 
 
-def _rank(item: Open) -> tuple[bool, int, int, str]:
-    return item.cleared_at is not None, SEVERITIES.index(item.problem.severity), item.since, item.problem.id
+def rank_of(item: Open) -> tuple[bool, int, bool, int, int, str]:
+    """The order of findings: by severity; what spoils a run before what slows it; the oldest first."""
+    problem = item.problem
+    worst = SEVERITIES.index(problem.severity), problem.code in SLOWS
+    return item.cleared_at is not None, *worst, item.since, -problem.symptoms, problem.id
 
 
 def _go_on(known: Open, now: Problem, paused_ns: int = 0) -> Open:
@@ -219,6 +240,7 @@ def _go_on(known: Open, now: Problem, paused_ns: int = 0) -> Open:
         since=known.since,
         acknowledged=known.acknowledged and not worse,
         paused_ns=known.paused_ns + paused_ns,
+        again=known.again,
     )
 
 
@@ -265,12 +287,6 @@ def _is_cooling(cooling: Cooling, now: Now) -> bool:
     return now.clock < cooling.until or now.updates < cooling.until_update
 
 
-def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
-    if cooling is None or problem.severity == "critical":
-        return True
-    return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
-
-
 def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
     """Carry on a finding whose cause is not seen at this moment."""
     tick, clock, updates, paused_ns = now
@@ -280,14 +296,14 @@ def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: di
         return
     known = msgspec.structs.replace(known, paused_ns=known.paused_ns + paused_ns)
     patience = known.problem.patience
-    gone_at = clock if known.gone_at is None else known.gone_at
-    if clock - gone_at < patience.clear:
-        current[key] = msgspec.structs.replace(known, gone_at=gone_at)
+    gone_at, gone_update = (clock, updates) if known.gone_at is None else (known.gone_at, known.gone_update)
+    clear = max(patience.clear, patience.cooldown) if known.again else patience.clear
+    gone = msgspec.structs.replace(known, gone_at=gone_at, gone_update=gone_update)
+    if clock - gone_at < clear or (known.again and updates - gone_update < patience.cooldown_updates):
+        current[key] = gone
         return
-    current[key] = msgspec.structs.replace(known, gone_at=gone_at, cleared_at=tick)
+    current[key] = msgspec.structs.replace(gone, cleared_at=tick)
     if patience.cooldown:
         cooling[key] = Cooling(
-            until=clock + patience.cooldown,
-            severity=known.problem.severity,
-            until_update=updates + patience.cooldown_updates,
+            item=known, until=clock + patience.cooldown, until_update=updates + patience.cooldown_updates
         )

@@ -14,7 +14,7 @@ from overwatch.catalog.titles import PHRASES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.liveness import OVER, line_problems
 from overwatch.diagnose.policy_rows import WARM_UP_UPDATES, is_warm
-from overwatch.diagnose.problem import Open
+from overwatch.diagnose.problem import Open, rank_of
 from overwatch.projection.policy import shown, trend
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Advice, Finding, Subject, Verdict
@@ -48,20 +48,11 @@ def titled(finding: Finding) -> str:
 
 
 def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:
-    """Open findings by severity, then by symptoms, older first; then those that just cleared."""
+    """Open findings, the worst first; then those that just cleared."""
     ended_at = None
     if judged.link.state in OVER:
         ended_at = (state.last_at if state.finished is None else state.finished.at) / 1e9
-    ordered = sorted(
-        judged.assessment.findings.values(),
-        key=lambda item: (
-            item.cleared_at is not None,
-            _RANK[item.problem.severity],
-            -item.problem.symptoms,
-            item.since,
-            item.problem.id,
-        ),
-    )
+    ordered = sorted(judged.assessment.findings.values(), key=rank_of)
     # That it is lost was found when nothing came any more: this goes on.
     return tuple(_finding(item, None if item.problem.code == "run-lost" else ended_at) for item in ordered)
 

@@ -27,11 +27,15 @@ class Peaks(msgspec.Struct, kw_only=True):
     at: Ring[int] = msgspec.field(default_factory=lambda: Ring(PEAKS))
     """When each of them was read."""
     highest: Ring[float] = msgspec.field(default_factory=lambda: Ring(PEAKS))
+    before: float = 0.0
+    """The highest of all before these."""
 
     def note(self, at: int, value: float) -> None:
         """Fold one reading; one that comes late counts in the newest bucket."""
         times, peaks = self.at.items, self.highest.items
         if not times or at // BUCKET_NS > times[-1] // BUCKET_NS:
+            if len(peaks) == PEAKS:
+                self.before = max(self.before, peaks[0])
             self.at.push(at)
             self.highest.push(value)
         elif value > peaks[-1]:

@@ -142,6 +142,16 @@ class Facts(msgspec.Struct, kw_only=True):
             del self.by_env[env_id]
 
 
+class FailedSaves(msgspec.Struct, frozen=True, kw_only=True):
+    """Saves that failed since the newest checkpoint, by the lines about them."""
+
+    count: int = 0
+    first_at: int = 0
+    at: int = 0
+    message: str = ""
+    """The newest line."""
+
+
 class Names(msgspec.Struct):
     """Words seen so far, with a number each; order of first sight."""
 
@@ -255,6 +265,7 @@ class RunState(msgspec.Struct, kw_only=True):
     """Of the newest record of KL, the updates before its last; `None` where it holds one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
+    failed_saves: FailedSaves = FailedSaves()
     recoveries: Ring[TrainingRecovered] = msgspec.field(default_factory=lambda: Ring(RECOVERIES))
     """The newest ones."""
     control: RunStateChanged | None = None

@@ -122,7 +122,7 @@ def test_an_operators_word_is_no_word_of_the_run(crashed: tuple[RunState, Judged
     _acknowledge(state)
 
     assert (list(state.sources), state.last_stamp, state.last_at) == (sources, stamp, reported)
-    assert assess(state, judged.assessment, START_NS + 60 * SECOND).link.state in ("stale", "lost")
+    assert assess(state, judged.assessment, START_NS + 400 * SECOND).link.state in ("stale", "lost")
 
 
 def test_an_acknowledgement_makes_no_run() -> None:

@@ -3,7 +3,17 @@
 import msgspec
 import pytest
 
-from overwatch.diagnose.problem import LINGER_NS, UPDATES, Followed, Now, Patience, Problem, follow, standing
+from overwatch.diagnose.problem import (
+    LINGER_NS,
+    UPDATES,
+    Followed,
+    Now,
+    Patience,
+    Problem,
+    follow,
+    rank_of,
+    standing,
+)
 from tests.fakes import SECOND
 
 PATIENT = Patience(hold=2 * SECOND, clear=3 * SECOND, cooldown=30 * SECOND)
@@ -49,41 +59,66 @@ def test_a_fact_opens_and_clears_at_once() -> None:
         ([(2.1, True), (2.9, False), (1.0, True), (2.9, False)], ["open"]),
         ([(2.1, True), (3.2, False)], ["cleared"]),
         ([(2.1, True), (3.2 + LINGER_NS / SECOND, False)], []),
-        ([(2.1, True), (9.0, False), (9.0, True)], []),
-        ([(2.1, True), (9.0, False), (30.0, True)], ["open"]),
+        ([(2.1, True), (9.0, False), (1.9, True)], []),
+        ([(2.1, True), (9.0, False), (2.1, True)], ["open"]),
+        ([(2.1, True), (9.0, False), (2.1, True), (29.0, False)], ["open"]),
+        ([(2.1, True), (9.0, False), (2.1, True), (31.0, False)], ["cleared"]),
     ],
 )
 def test_a_judgement_needs_patience(spans: list[tuple[float, bool]], states: list[str]) -> None:
-    """Hold two seconds, clear after three, linger five, and stay shut for the cooldown."""
+    """Hold two seconds, clear after three, linger five; what comes again clears after the cooldown."""
     assert _states(_after(*spans)) == states
 
 
-def test_what_is_worse_opens_within_the_cooldown() -> None:
-    """A warning that cleared and comes back critical is reported."""
-    assert _states(_after((2.1, True), (9.0, False), (3.0, True), last="critical")) == ["open"]
+@pytest.mark.parametrize("gap_s", [4.0, 20.0])
+def test_what_comes_again_is_the_same_finding(gap_s: float) -> None:
+    """Within its cooldown: it began when it first did, however often it came and went."""
+    spans = [(2.5, True), (gap_s, False)] * 5
+    followed, tick, begun = Followed(), 0, set()
+    for seconds, wrong in spans:
+        for _ in range(round(seconds * 10)):
+            tick += SECOND // 10
+            found = [msgspec.structs.replace(_problem(), at=tick)] if wrong else []
+            followed = follow(followed, found, Now(tick, tick))
+            begun |= {item.since for item in followed.open.values()}
 
-
-def test_what_is_critical_is_never_kept_back() -> None:
-    """A critical finding that cleared and comes back within the cooldown is reported again at once."""
-    patience, followed = Patience(cooldown=30 * SECOND), Followed()
-    for tick, wrong in enumerate((True, False, True), 1):
-        found = [_problem("critical", patience)] if wrong else []
-        followed = follow(followed, found, Now(tick * SECOND, tick * SECOND))
-
-    assert _states(followed) == ["open"]
+    assert begun == {SECOND // 10}
 
 
 @pytest.mark.parametrize(("update_s", "rounds"), [(60, 20), (0.1, 300)], ids=["long updates", "short ones"])
 def test_the_cooldown_of_the_policy_counts_updates_and_seconds(update_s: float, rounds: int) -> None:
-    """A row that comes and goes is reported again after 20 updates, not within 30 s of many short ones."""
-    wrong, followed, opened = [_problem(patience=UPDATES)], Followed(), []
-    for update in range(rounds + 3):
+    """A row that comes and goes is one finding for 20 updates and 30 s after it went, then another one."""
+    followed, begun = Followed(), set()
+    for update in range(4 * rounds + 6):
         tick = int(update * update_s * SECOND)
-        problems = wrong if update == 0 or update > 1 else []
-        followed = follow(followed, problems, Now(tick, tick, update))
-        opened += [update] if _states(followed) == ["open"] else []
+        wrong = update in (0, 2, rounds, 4 * rounds + 4)
+        found = [msgspec.structs.replace(_problem(patience=UPDATES), at=update)] if wrong else []
+        followed = follow(followed, found, Now(tick, tick, update))
+        begun |= {item.since for item in followed.open.values()}
 
-    assert opened == [0, rounds + 1, rounds + 2]
+    assert begun == {0, 4 * rounds + 4}
+
+
+def test_what_explains_others_better_is_as_old_as_they_are() -> None:
+    """The cause was there when the first symptom was."""
+    symptom = msgspec.structs.replace(_problem(patience=Patience()), code="producer-gone", at=3)
+    cause = msgspec.structs.replace(symptom, code="training-stalled", absorbs=("producer-gone",), at=9)
+    before = follow(Followed(), [symptom], Now(SECOND, SECOND))
+    (item,) = follow(before, [cause], Now(2 * SECOND, 2 * SECOND)).open.values()
+
+    assert (item.problem.code, item.since) == ("training-stalled", 3)
+
+
+def test_what_wastes_a_run_comes_before_what_slows_it() -> None:
+    """Of one severity; then the oldest."""
+    codes = ("thermal-throttle", "policy-collapse", "non-finite", "straggler")
+    found = [
+        msgspec.structs.replace(_problem("critical", Patience()), code=code, at=at)
+        for at, code in enumerate(codes)
+    ]
+    opened = follow(Followed(), found, Now(SECOND, SECOND)).open.values()
+
+    assert [item.problem.code for item in sorted(opened, key=rank_of)] == [codes[n] for n in (1, 2, 0, 3)]
 
 
 def test_a_finding_keeps_its_beginning() -> None:

@@ -318,6 +318,72 @@ def test_checkpoints_without_a_schedule_are_not_missed(seconds: set[int]) -> Non
     assert all("checkpoints-stopped" not in found for _, found in run(90, saving(seconds)))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "failed to save checkpoint: [Errno 28] No space left on device",
+        "OSError: [Errno 30] Read-only file system: 'runs/ckpt-10.pt'",
+        "saving model to s3://b/m.pt: AccessDenied, permission denied",
+    ],
+)
+@pytest.mark.parametrize("saves", [set(), {5}], ids=["none ever", "one before"])
+def test_saves_that_fail_from_the_first_on_are_found_at_the_second(words: str, saves: set[int]) -> None:
+    """By the lines of the log, of which each failure has three; what was saved since ends it."""
+
+    def producer(second: int) -> list[Event]:
+        wrong = [
+            LogLine(at=at(second) + n, severity=Severity.CRITICAL, message=words)
+            for n in range(3)
+            if second % 10 == 9 and second < 60
+        ]
+        return [*wrong, *saving(saves | {61})(second)]
+
+    open_by = dict(run(70, producer))
+
+    assert "checkpoints-stopped" not in open_by[18]
+    assert words in open_by[20]["checkpoints-stopped"].message
+    assert "checkpoints-stopped" not in open_by[69]
+
+
+@pytest.mark.parametrize(
+    "words", ["failed to load checkpoint c1, starting anew", "saved checkpoint", "error bars saved? no: 3"]
+)
+def test_lines_about_checkpoints_that_are_no_failure_of_a_save(words: str) -> None:
+    """What is read, what went well, and a warning that comes once."""
+    once = {5} if "bars" in words else set(range(60))
+
+    def producer(second: int) -> list[Event]:
+        lines = [LogLine(at=at(second), severity=Severity.WARNING, message=words)] if second in once else []
+        return [*lines, fakes.policy(at(second), second + 1, entropy=0.5)]
+
+    assert all("checkpoints-stopped" not in found for _, found in run(60, producer))
+
+
+def breathing(second: int, every_s: int, kept: int) -> float:
+    """GiB of a disk on which a checkpoint of ten is written in the last 20 s of each interval; some stay."""
+    number, into = divmod(second, every_s)
+    return 130 + 10 * min(number, kept) + 10 * max(0, into - (every_s - 20)) / 20
+
+
+@pytest.mark.parametrize(("every_s", "kept"), [(60, 3), (150, 3), (400, 2)])
+def test_a_disk_that_breathes_fills_up_never(every_s: int, kept: int) -> None:
+    """It goes up while a checkpoint is written, and down when the oldest goes; memory that does so too."""
+    used = {second: breathing(second, every_s, kept) * GIB for second in range(10 * every_s)}
+    seconds = min(10 * every_s, 1500)
+    for what in ("disk", "ram"):
+        found = [open_by for _, open_by in run(seconds, full(used.__getitem__, 200 * GIB, what))]
+        assert not any(found)
+
+
+def test_a_disk_that_breathes_and_fills_up_is_found() -> None:
+    """Each breath goes higher than all before."""
+
+    def used(second: int) -> float:
+        return (84 + 8 * (second % 40) / 40 + 0.05 * second) * GIB
+
+    assert "disk-full" in last(500, full(used, 130 * GIB, "disk"))
+
+
 def test_the_best_policy_is_saved_by_no_schedule() -> None:
     """However regularly it was at first."""
     assert "checkpoints-stopped" not in last(90, saving({10, 20, 30, 40, 50}, "runs/best_model.zip"))
