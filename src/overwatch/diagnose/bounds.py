@@ -106,19 +106,15 @@ GIB: Final = 1 << 30
 def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     """Heat or power keeps the clock down by the driver's reasons; a low one under load if it gives none."""
     words = [word for word in lane.throttle or () if _is_cause(word, lane)]
-    low = (
-        not lane.throttle
-        and lane.clock is not None
-        and lane.clock <= LOW_CLOCK
-        and (lane.util or 0.0) >= BUSY
-    )
+    clock = lane.clock if lane.throttle is None else lane.clock_top
+    low = not lane.throttle and clock is not None and clock <= LOW_CLOCK and (lane.util or 0.0) >= BUSY
     if not words and not low:
         return None
     cause = "thermal" if any(_is_heat(word) for word in words) else "power" if words else "clock"
-    clock = "" if lane.clock_hz is None else f"{lane.clock_hz / MHZ:.0f}"
+    now = "" if lane.clock_hz is None else f"{lane.clock_hz / MHZ:.0f}"
     most = "" if lane.clock_max_hz is None else f" of {lane.clock_max_hz / MHZ:.0f}"
     advice = {"thermal": "cool it", "power": "raise its power cap", "clock": "find what holds it down"}[cause]
-    stated = f"{cause}: {clock}{most} MHz; {advice}" if clock else f"{cause}; {advice}"
+    stated = f"{cause}: {now}{most} MHz; {advice}" if now else f"{cause}; {advice}"
     hint, mark = ("raise the fan curve or lower power cap", "!!") if cause == "thermal" else (advice, "!")
     found = (f"throttle {word}" for word in words)
     return _bound(lane, BoundState.THROTTLED, stated, hint, *found, mark=mark, sure=0.95 if words else 0.6)

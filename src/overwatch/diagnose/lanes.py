@@ -61,6 +61,8 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the power limit."""
     clock: float | None = None
     """Share of the highest clock."""
+    clock_top: float | None = None
+    """The same of the highest of its newest readings: below it the clock did not rise of late."""
     clock_hz: float | None = None
     clock_max_hz: float | None = None
     throttle: tuple[str, ...] | None = None
@@ -218,6 +220,7 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         trend=past.memory.get(name) if "memory_used_bytes" in fresh else None,
         power=_share(_level(fresh.get("power_w")), _level(fresh.get("power_limit_w"))),
         clock=_share(clock, clock_max),
+        clock_top=_share(_top(fresh.get("clock_hz")), clock_max),
         clock_hz=clock,
         clock_max_hz=clock_max,
         throttle=tuple(throttle.reasons) if throttle is not None and reported else None,
@@ -257,6 +260,11 @@ def _level(gauge: Gauge | None) -> float | None:
         return None
     recent = [value for value in gauge.history.items[-SMOOTH:] if value is not None]
     return added(recent) / len(recent) if recent else gauge.value
+
+
+def _top(gauge: Gauge | None) -> float | None:
+    recent = [] if gauge is None else gauge.history.items[-2 * SMOOTH :]
+    return max((value for value in recent if value is not None), default=None)
 
 
 def _newest(gauge: Gauge | None) -> float | None:

@@ -133,18 +133,19 @@ def test_checkpoints_that_take_more_than_a_minute_are_found() -> None:
 def test_a_service_that_is_gone_is_down(role: str) -> None:
     """By its name; one that ended well is not, and no other finding speaks of it."""
     reported = Reported().report("learner", RunStarted(at=at(0)))
-    reported.report(role, RunStarted(at=at(0)), rank=1)
-    reported.report("learner", *(Measured(at=at(s), scope=Scope.RUN, values={}) for s in range(1, 20)))
+    beats = [Measured(at=at(s), scope=Scope.RUN, values={}) for s in range(1, 41)]
+    reported.report(role, RunStarted(at=at(0)), *beats[:20], rank=1)
+    reported.report("learner", *beats)
     assert reported.state is not None
-    keys = gone_sources(reported.state, at(20))
-    (problem,) = services_down(reported.state, keys, at(20))
+    keys = gone_sources(reported.state, at(40))
+    (problem,) = services_down(reported.state, keys, at(40))
     assert (problem.code, problem.subject, problem.severity) == ("service-down", f"{role} 1", "warning")
     assert "silent for 20s" in problem.message
-    assert list(gone_producers(reported.state, keys, at(20))) == []
-    reported.report(role, Measured(at=at(20.5), scope=Scope.RUN, values={}), rank=1)
-    assert list(services_down(reported.state, keys, at(20))) == [], "it has reported since it was looked at"
-    reported.report(role, RunFinished(at=at(21), outcome="completed"), rank=1)
-    assert list(services_down(reported.state, gone_sources(reported.state, at(22)), at(22))) == []
+    assert list(gone_producers(reported.state, keys, at(40))) == []
+    reported.report(role, Measured(at=at(40.5), scope=Scope.RUN, values={}), rank=1)
+    assert list(services_down(reported.state, keys, at(40))) == [], "it has reported since it was looked at"
+    reported.report(role, RunFinished(at=at(41), outcome="completed"), rank=1)
+    assert list(services_down(reported.state, gone_sources(reported.state, at(42)), at(42))) == []
 
 
 def test_an_actor_that_reports_no_steps_is_not_down() -> None:
