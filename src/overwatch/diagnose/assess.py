@@ -45,7 +45,7 @@ from overwatch.diagnose.liveness import (
 from overwatch.diagnose.machines import Watched, is_new_second, watch
 from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy, stands_of
 from overwatch.diagnose.policy_rows import has_converged
-from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing
+from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing, stood_last
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints, no_floats
 from overwatch.state.envs import Envs
@@ -268,6 +268,9 @@ def assess(
     )
     ruled, streaks = judge_rules(() if is_paused else how.rules, fleet, previous.streaks, tick)
     found = [*problems(seen), *ruled] if is_judged else list(stand.values())
+    if is_over and is_judged:
+        ids = {problem.id for problem in found}
+        found += [one for one in stood_last(followed, clock.now) if one.id not in ids]
     if is_paused and link.state not in QUIET:
         found = while_paused(seen)
     if link.state in QUIET:

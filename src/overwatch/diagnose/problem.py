@@ -102,6 +102,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     """...and by updates."""
     again: bool = False
     """Whether it came again after it had cleared."""
+    clock: int = 0
+    """When it opened, on the clock of the data."""
     acknowledged: bool = False
     """Whether an operator has seen it, as bad as it is now."""
     paused_ns: int = 0
@@ -165,7 +167,8 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
         first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
         if clock - first.clock >= problem.patience.hold:
             cooled = cooling.pop(problem.id, None)
-            current[problem.id] = _opened(problem, first.since, cooled, before)
+            opened = _opened(problem, first.since, cooled, before)
+            current[problem.id] = msgspec.structs.replace(opened, clock=opened.clock or clock)
         else:
             waiting[problem.id] = first
     absorbed = {code for item in current.values() for code in item.problem.absorbs}
@@ -241,6 +244,7 @@ def _go_on(known: Open, now: Problem, paused_ns: int = 0) -> Open:
         acknowledged=known.acknowledged and not worse,
         paused_ns=known.paused_ns + paused_ns,
         again=known.again,
+        clock=known.clock,
     )
 
 
@@ -278,6 +282,19 @@ def _without(items: dict[str, T], env_ids: frozenset[int]) -> dict[str, T]:
     return {key: item for key, item in items.items() if env_of(key) not in env_ids}
 
 
+A_MOMENT_NS: Final = 10 * SECOND_NS
+
+
+def stood_last(before: Followed, clock: int) -> list[Problem]:
+    """Criticals that cleared just before the end and had stood for more than a moment: it ended in them."""
+    return [
+        msgspec.structs.replace(one.item.problem, patience=FACT)
+        for one in before.cooling.values()
+        if one.item.problem.severity == "critical" and one.until > clock
+        and one.until - one.item.problem.patience.cooldown - one.item.clock >= A_MOMENT_NS
+    ]  # fmt: skip
+
+
 def standing(before: Followed) -> dict[str, Problem]:
     """Problems that are open now, by id, as they stood at the last tick."""
     return {key: item.problem for key, item in before.open.items() if item.cleared_at is None}
@@ -297,9 +314,11 @@ def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: di
     known = msgspec.structs.replace(known, paused_ns=known.paused_ns + paused_ns)
     patience = known.problem.patience
     gone_at, gone_update = (clock, updates) if known.gone_at is None else (known.gone_at, known.gone_update)
-    clear = max(patience.clear, patience.cooldown) if known.again else patience.clear
+    # What comes and goes is trouble that lasts; of what is only to be known nobody waits for the end.
+    lasts = known.again and known.problem.severity != "info"
+    clear = max(patience.clear, patience.cooldown) if lasts else patience.clear
     gone = msgspec.structs.replace(known, gone_at=gone_at, gone_update=gone_update)
-    if clock - gone_at < clear or (known.again and updates - gone_update < patience.cooldown_updates):
+    if clock - gone_at < clear or (lasts and updates - gone_update < patience.cooldown_updates):
         current[key] = gone
         return
     current[key] = msgspec.structs.replace(gone, cleared_at=tick)

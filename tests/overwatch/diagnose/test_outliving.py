@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from overwatch.catalog import Scope
@@ -89,6 +90,26 @@ def test_the_end_keeps_what_stood(outcome: str, *, at_once: bool) -> None:
     run.wait(40)
     assert run.open == stood
     assert all(item.cleared_at is None and item.gone_at is None for item in run.kept.findings.values())
+
+
+@pytest.mark.parametrize(("bad_s", "codes"), [(25, {"policy-collapse"}), (8, set())])
+def test_the_end_carries_a_critical_that_stood_for_more_than_a_moment(bad_s: int, codes: set[str]) -> None:
+    """It cleared just before the end, which came too soon to tell."""
+    sick = _sick(END)[END - 12 :] * 3
+    bad = [
+        msgspec.structs.replace(event, at=START_NS + (20 + n) * SECOND, index=21 + n)
+        for n, event in enumerate(sick[:bad_s])
+    ]
+    well = [_sick(END)[0]] * 60
+    before, after = well[:20], well[20 + bad_s : 35 + bad_s]
+    fine = [
+        msgspec.structs.replace(event, at=START_NS + second * SECOND, index=second + 1)
+        for second, event in [*enumerate(before), *enumerate(after, start=20 + bad_s)]
+    ]
+    run = _Run().report([*fine, *bad])
+    assert "policy-collapse" not in run.open
+
+    assert run.report([_end(second=35 + bad_s)]).wait(20).open.keys() - {"kl-spike"} == codes
 
 
 def test_silence_keeps_what_stood_too() -> None:
