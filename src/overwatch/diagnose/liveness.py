@@ -182,10 +182,12 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
 def _holders(state: RunState) -> Mapping[str, Source]:
     """The lives whose silence is the run's: those that go on; of a run that is over, its last holder.
 
-    While it is paused a trainer may be silent: any process that goes on stands for the run.
+    While it is paused a trainer may be silent: any process that goes on stands for the run, of those that
+    spoke in the pause.
     """
     if state.paused_at is not None:
-        return {key: source for key, source in state.sources.items() if not source.finished}
+        there = {key: source for key, source in state.sources.items() if not source.finished}
+        return {key: one for key, one in there.items() if one.at - state.paused_at >= SPOKE_NS} or there
     if state.finished is None:
         return {key: source for key, source in team_of(state.sources).items() if not source.finished}
     key = holder_of(state.sources)
