@@ -136,12 +136,9 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     def by(self, rows: Ints) -> "Past":
         """The same by rows of now, which were these before, -1 where there was none."""
-        known = rows >= 0
-        return msgspec.structs.replace(
-            self,
-            level=np.where(known, self.level[rows], np.nan) if self.level.size else floats(rows.size),
-            scatter=np.where(known, self.scatter[rows], np.nan) if self.level.size else floats(rows.size),
-        )
+        both = (self.level, self.scatter) if self.level.size else (floats(1), floats(1))
+        level, scatter = (np.where(rows >= 0, one[np.minimum(rows, one.size - 1)], np.nan) for one in both)
+        return msgspec.structs.replace(self, level=level, scatter=scatter)
 
 
 def past_of(envs: Envs, before: Past, at: int, crowd: float) -> Past:

@@ -182,8 +182,7 @@ STILL: Final = 0.5
 BEFORE_NS: Final = 15_000_000_000
 """Peaks older than this are what was usual, for a rise of seconds."""
 LEVEL_OF: Final = 3
-"""Newest readings whose mean is where memory is, for a rise of seconds."""
-QUICK_CONFIDENCE: Final = 0.7
+"""Newest readings whose mean is where memory is."""
 FEW_STEPS: Final = 5
 """Steps up after which it is known whether what was written is removed again."""
 
@@ -223,17 +222,24 @@ def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) 
 
 
 def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
-    """Over minutes, since it last went down: higher than before, and not by a few steps."""
+    """Over minutes, since it last went down, and not by a few steps."""
     first = _last_low(peaks.highest.items)
     times, values = peaks.at.items[first:], peaks.highest.items[first:]
-    if len(values) < LEAST_PEAKS or max(values) <= max([peaks.before, *peaks.highest.items[:first]]):
+    if len(values) < LEAST_PEAKS or _is_stairs(values):
         return None
+    return _rise(times, values, [peaks.before, *peaks.highest.items[:first]], total, SURE)
+
+
+def _rise(
+    times: Sequence[int], values: Sequence[float], before: Sequence[float], total: float, sure: float
+) -> MemoryTrend | None:
+    """A line beyond the noise of these, which goes on, and is higher now than it was before."""
     line, half = _line(times, values), len(values) // 2
-    newer = _line(times[half:], values[half:])
-    span_s = (times[-1] - times[0]) / 1e9
-    if line.slope * span_s < LEAST_RISE * total or line.slope < SURE * line.error:
+    newer, span_s = _line(times[half:], values[half:]), (times[-1] - times[0]) / 1e9
+    if line.slope * span_s < LEAST_RISE * total or line.slope < sure * line.error:
         return None
-    if newer.slope < STILL * line.slope or _is_stairs(values):
+    level = added(values[-LEVEL_OF:]) / LEVEL_OF
+    if newer.slope < STILL * line.slope or level <= max(before, default=0.0):
         return None
     rate = max(line.slope, newer.slope)
     left = max(0.0, total - max(newer.end, values[-1]))
@@ -259,7 +265,7 @@ def _is_stairs(values: Sequence[float]) -> bool:
 
 
 def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend | None:
-    """Over the newest eight readings: a line beyond their noise, higher than it was in the minutes before.
+    """Over the newest eight readings, beside the minutes before.
 
     A line as sure as this fits better than two steps do, so what is taken once or twice is no trend.
     """
@@ -267,16 +273,8 @@ def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend 
     values = [value for value in history if value is not None]
     if len(values) < LEAST_READINGS:
         return None
-    line, newer = _line(times, values), _line(times[LEAST_READINGS // 2 :], values[LEAST_READINGS // 2 :])
-    rise = line.slope * (times[-1] - times[0]) / 1e9
-    if rise < LEAST_RISE * total or line.slope < SURE_SOON * line.error or newer.slope < STILL * line.slope:
-        return None
-    older = [] if peaks is None else [peaks.before, *_older(peaks, gauge.at - BEFORE_NS)]
-    if older and added(values[-LEVEL_OF:]) / LEVEL_OF <= max(older):
-        return None
-    left = max(0.0, total - max(line.end, values[-1]))
-    span_s = (times[-1] - times[0]) / 1e9
-    return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE, span_s=span_s)
+    before = [] if peaks is None else [peaks.before, *_older(peaks, gauge.at - BEFORE_NS)]
+    return _rise(times, values, before, total, SURE_SOON)
 
 
 def _older(peaks: Peaks, until: int) -> list[float]:
