@@ -94,7 +94,10 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="rank-diverged",
-        means="One rank's numbers lie far from those of the other ranks, which share its policy.",
+        means=(
+            "One rank's numbers lie far from those of the other ranks, which share its policy; or they stand "
+            "still, are another rank's, or are not sent at all, where each rank should see data of its own."
+        ),
         confirm="Its message names the rows and both values.",
         act=(
             "Look at that rank's data, seed and device; check that gradients are shared (a model that is not "

@@ -127,8 +127,9 @@ ENTRIES: Final = (
     Runbook(
         code="checkpoints-stopped",
         means=(
-            "Checkpoints came at regular intervals, and now more than two of them are missing while updates "
-            "go on. A failure from here on costs all that was learned since."
+            "Two saves failed, by the lines of the log; or checkpoints came at regular intervals, and now "
+            "more than two of them are missing while updates go on. A failure from here on costs all that "
+            "was learned since."
         ),
         confirm="The message names the usual interval; the feed holds the newest checkpoint with its path.",
         act=(
