@@ -224,10 +224,11 @@ def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[s
     return kept
 
 
-def rank_of(item: Open) -> tuple[bool, int, bool, int, int, str]:
-    """The order of findings: by severity; what spoils a run before what slows it; the oldest first."""
+def rank_of(item: Open) -> tuple[bool, int, int, int, int, str]:
+    """The order of findings: by severity; what wastes a run, or some envs, before what slows it; by age."""
     problem = item.problem
-    worst = SEVERITIES.index(problem.severity), problem.code in SLOWS
+    wastes = 2 if problem.code in SLOWS else int(problem.code.startswith("env-"))
+    worst = SEVERITIES.index(problem.severity), wastes
     return item.cleared_at is not None, *worst, item.since, -problem.symptoms, problem.id
 
 

@@ -76,8 +76,8 @@ def test_the_verdict_names_causes() -> None:
     assert snapshot.board.counts == {"ok": 6}
 
 
-def test_findings_are_ordered_by_severity_symptoms_and_age() -> None:
-    """Critical before warning; more symptoms first; then the older."""
+def test_findings_are_ordered_by_severity_consequence_and_age() -> None:
+    """Critical before warning; the whole run before single envs; then the older."""
     events: list[Event] = [fakes.envs(START_NS, range(40), step_time=[0.01] * 39 + [0.5])]
     events += [fakes.crashed(START_NS + 2 * SECOND, 4), fakes.crashed(START_NS + SECOND, 3)]
     events += [fakes.non_finite(START_NS + 3 * SECOND, "overwatch.env.reward", (5, 6))]

@@ -133,7 +133,7 @@ def test_an_env_that_was_removed_is_not_there_any_more() -> None:
 def test_while_nothing_is_received_nothing_is_known() -> None:
     """What comes after a silence of minutes has question marks before it."""
     frames = Frames()
-    seconds(frames, 5)
+    seconds(frames, 20)
     frames.skip(600)
     frames.report("run-1", [fakes.envs(frames.now, range(6), 9, reward=[1.0] * 6)])
     line = asked(frames).rows[0].cells
