@@ -23,6 +23,7 @@ import numpy as np
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
+from overwatch.diagnose.fleet import quick
 from overwatch.events.adding import added
 from overwatch.state.arrays import Floats, Ints, median
 from overwatch.state.machines import Gauge, Peaks
@@ -83,7 +84,7 @@ def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
     slowest = max(works, key=lambda rank: (works[rank], -rank))
     compared = dict(cycles)
     for rank, own in works.items():
-        others = median([work for other, work in works.items() if other != rank])
+        others = quick([work for other, work in works.items() if other != rank])
         if others is not None and others > 0:
             compared[rank] = msgspec.structs.replace(
                 cycles[rank],
