@@ -4,9 +4,8 @@ Causes suppress symptoms: an env that is slow with its lane, a crash within a st
 within a collapse is counted by its cause and has no finding of its own.
 
 Storms: many crashes or many culls on one lane within a minute are one finding about the lane. A storm of
-culls is above what the lane had before, and stands out from the rest of the fleet too: a shared policy that
-learns to cull more changes all envs at once, and slowly. Pure; must not know of runs that emit nothing, which
-are not judged.
+culls is far above what the lane had before, which a shared policy that learns to cull more never is.
+Pure; must not know of runs that emit nothing, which are not judged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +15,13 @@ from typing import Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from overwatch.catalog import BY_NAME
 from overwatch.catalog.durations import duration
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import LEAST_GAPS, OF_EPISODES, OF_STEPS
-from overwatch.diagnose.fleet import Fleet, Lull, median_of, most_events, most_events_after
+from overwatch.diagnose.fleet import Fleet, Lull, median_of, most_events_after
 from overwatch.diagnose.liveness import (
     LinkJudgement,
     gone_producers,
@@ -35,7 +33,7 @@ from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
 from overwatch.diagnose.services import experience_problems, service_problems, services_down
 from overwatch.snapshot import Baseline
-from overwatch.state.arrays import Floats, Ints
+from overwatch.state.arrays import Ints
 from overwatch.state.caps import EVICTED
 from overwatch.state.env_tables import WINDOW_S
 from overwatch.state.policy import UNDEFINED
@@ -48,15 +46,11 @@ NEW_S: Final = 30
 """A storm is judged by its newest half minute against all that was before."""
 BEFORE_S: Final = 15.0
 """Least history for a usual rate."""
-LEAST_ENVS: Final = 2
-"""Envs of a lane that stand out, from which on theirs is a storm."""
 ENOUGH: Final = 4
 """Culls from which a usual rate is known; fewer give only an upper bound."""
 MOMENTS: Final = 100
 """Half minutes of a healthy run in which chance must not make a storm."""
-TIMES_USUAL: Final = 4.0
-TIMES_USUAL_ALL: Final = 8.0
-"""The same, where the whole fleet is alike."""
+TIMES_USUAL: Final = 6.0
 
 
 def crash_storms(fleet: Fleet) -> Iterator[Problem]:
@@ -91,102 +85,44 @@ def _fell_last(crashed_at: Ints, counts: Ints) -> int:
     return int(fell[np.lexsort((counts[fell], crashed_at[fell]))[-1]])
 
 
-def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
-    """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual.
-
-    A storm is about the whole lane, or about those of its envs that stand out from the fleet.
-    """
+def cull_storms(fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Problem]:
+    """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual."""
     culls, state = fleet.state.envs.culls, fleet.state
     if culls.is_quiet(state.last_at) or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
         return
-    seen = _Culls(
-        newest=culls.recent(fleet.n, state.last_at, NEW_S),
-        totals=culls.totals[: fleet.n],
-        past_s=np.maximum((state.last_at - state.envs.born_at[: fleet.n]) / 1e9 - NEW_S, 0.0),
-        since_s=(state.last_at - min(culls.first_at, state.envs.gated_at or culls.first_at)) / 1e9 - NEW_S,
-        odd=_standing_out(fleet, anomalies),
-    )
+    newest, totals = culls.recent(fleet.n, state.last_at, NEW_S), culls.totals[: fleet.n]
+    there_s = np.maximum((state.last_at - state.envs.born_at[: fleet.n]) / 1e9 - NEW_S, 0.0)
+    # Seeds must be old enough to be culled before their culls have a rate.
+    since_s = (state.last_at - min(culls.first_at, state.envs.gated_at or culls.first_at)) / 1e9 - NEW_S
     for name, on in _groups(fleet):
-        if float(seen.past_s[on].mean()) < BEFORE_S:
+        past_s = min(float(there_s[on].mean()), since_s)
+        if past_s < BEFORE_S:
             continue
-        few = on & seen.odd
-        storm = _storm(fleet, name, on, seen)
+        fresh = int(newest[on].sum())
+        known = int(totals[on].sum()) - fresh
+        rate, usual = fresh * WINDOW_S / NEW_S, known / past_s * WINDOW_S
+        storm = _storm(fleet, name, on, (known, past_s))
         open_one = standing.get(storm.id)
         if open_one is not None and open_one.usual is not None and open_one.stands is not None:
-            if seen.rate(on) >= open_one.stands:
-                of_few = bool(open_one.factors) and few.any()
-                yield _storm(fleet, name, few if of_few else on, seen, open_one)
-        elif seen.is_storm(on):
-            yield storm
-        elif LEAST_ENVS <= few.sum() < on.sum() and seen.is_storm(few):
-            yield replace(
-                _storm(fleet, name, few, seen),
-                factors=(f"{few.sum()} of its {on.sum()} envs stand out",),
-                # It is over when the lane has half of its surplus left.
-                stands=(seen.usual(on) + seen.rate(on)) / 2,
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Culls:
-    """The culls of all envs; arrays have shape (n,)."""
-
-    newest: Ints
-    """In the newest half minute."""
-    totals: Ints
-    past_s: Floats
-    """How long each env was there before it."""
-    since_s: float
-    """From the first cull or gate of any env to the newest half minute: for so long seeds are old enough."""
-    odd: npt.NDArray[np.bool_]
-    """Envs with far more culls or failed gates than the fleet."""
-
-    def rate(self, on: npt.NDArray[np.bool_]) -> float:
-        """Culls a minute of these envs in the newest half minute."""
-        return int(self.newest[on].sum()) * WINDOW_S / NEW_S
-
-    def known(self, on: npt.NDArray[np.bool_]) -> int:
-        """Culls of these envs before the newest half minute."""
-        return int(self.totals[on].sum() - self.newest[on].sum())
-
-    def usual(self, on: npt.NDArray[np.bool_]) -> float:
-        """Culls a minute of these envs before the newest half minute."""
-        return self.known(on) / float(self.past_s[on].mean()) * WINDOW_S
-
-    def is_storm(self, on: npt.NDArray[np.bool_]) -> bool:
-        """Whether these envs' newest half minute stands out from their past, and from the other envs."""
-        fresh, known, past_s = int(self.newest[on].sum()), self.known(on), float(self.past_s[on].mean())
-        usual, now = self.usual(on), self.rate(on)
-        if fresh < CULLS or now < TIMES_USUAL * usual:
-            return False
-        if fresh < most_events(usual * NEW_S / WINDOW_S, MOMENTS):
-            return False
-        if not on.all() and self._is_alone(on, fresh):
-            return True
-        # Where all are alike, seeds may just have become old enough to be culled.
-        if self.since_s < BEFORE_S:
-            return False
-        past_s = min(past_s, self.since_s)
+            if rate >= open_one.stands:
+                yield _storm(fleet, name, on, (known, past_s), open_one)
+            continue
         # A young run has had few moments for chance; the squares keep the sum over all of them small.
         moments = min(MOMENTS, max(1, int(past_s / NEW_S)) ** 2)
-        lasting = fresh >= most_events_after(known, past_s / NEW_S, moments)
-        return lasting and now >= TIMES_USUAL_ALL * known / past_s * WINDOW_S
-
-    def _is_alone(self, on: npt.NDArray[np.bool_], fresh: int) -> bool:
-        others, times = int(self.newest[~on].sum()), float((~on).sum() / on.sum())
-        if fresh < TIMES_USUAL / 2 * others / times:
-            return False
-        return bool((on & self.odd).any()) or fresh >= most_events_after(others, times, MOMENTS)
+        beyond = fresh >= max(CULLS, most_events_after(known, past_s / NEW_S, moments))
+        if beyond and rate >= TIMES_USUAL * usual:
+            yield storm
 
 
 def _storm(
-    fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], seen: _Culls, known: Problem | None = None
-) -> Problem:
-    """The storm of these envs; one that is `known` goes on with what was usual then."""
+    fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], past: tuple[int, float],
+    known: Problem | None = None,
+) -> Problem:  # fmt: skip
+    """The storm of a lane that had so many culls in so many seconds; a `known` one goes on as it was."""
+    before, past_s = past
     counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
     events, over = int(counts[on].sum()), int((counts[on] > 0).sum())
     envs = "env" if over == 1 else "envs"
-    before, past_s = seen.known(on), float(seen.past_s[on].mean())
     usual = before / past_s * WINDOW_S if known is None or known.usual is None else known.usual
     # Few culls give only an upper bound of the rate.
     most = (before + 3 + (3 * before) ** 0.5) / past_s * WINDOW_S
@@ -198,12 +134,11 @@ def _storm(
         at=fleet.state.last_at,
         message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} ({rate})",
         hint=_why_culled(fleet, on),
-        symptoms=int((seen.odd & on).sum()),
+        symptoms=over,
         patience=STEADY,
         absorbs=("env-degraded",),
-        factors=() if known is None else known.factors,
         usual=usual,
-        stands=max(TIMES_USUAL / 2 * usual, CULLS / 2) if known is None else known.stands,
+        stands=max(TIMES_USUAL / 4 * usual, CULLS / 2) if known is None else known.stands,
     )
 
 
@@ -215,15 +150,6 @@ def _groups(fleet: Fleet) -> Iterator[tuple[str | None, npt.NDArray[np.bool_]]]:
             yield name, on
     if (fleet.lane < 0).any():
         yield None, fleet.lane < 0
-
-
-def _standing_out(fleet: Fleet, anomalies: Anomalies) -> npt.NDArray[np.bool_]:
-    """Envs with far more culls or failed gates than the fleet, shape (n,)."""
-    odd = np.zeros(fleet.n, dtype=np.bool_)
-    for factor in anomalies.factors:
-        if factor.name in ("cull rate", "gate fails"):
-            odd |= factor.weight > 0
-    return odd
 
 
 def _why_culled(fleet: Fleet, on: npt.NDArray[np.bool_]) -> str:
@@ -280,7 +206,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += service_problems(state, seen.machines.watched.slow.tick)
     found += experience_problems(state, seen.machines.watched.slow.tick)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
-    culls = list(cull_storms(fleet, seen.anomalies, seen.standing))
+    culls = list(cull_storms(fleet, seen.standing))
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]
     found += seen.policy
     return found
