@@ -65,7 +65,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="cull-storm",
-        means="Seeds of one lane are culled far more often than before, and than elsewhere.",
+        means="Seeds of one lane are culled far more often than before.",
         confirm="The gate that most of them failed, and on what, is in the hint.",
         act="Look at the seeds that failed: gradients, blueprint, the host's own accuracy at that moment.",
     ),
