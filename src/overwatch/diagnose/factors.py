@@ -233,7 +233,7 @@ def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]
 
 
 def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Far below its own earlier episodes and below the envs that hold theirs, four of the last five times.
+    """Far below its own earlier episodes and below the envs that hold theirs, all of the last five times.
 
     The limit grows with the size of the fleet. Where none hold theirs it is the policy, and no env.
     """

@@ -273,8 +273,6 @@ EARLIER: Final = 5
 """Episodes before those from which on there are enough."""
 HUGE: Final = 1e100
 """From here on a square may not be finite."""
-_LASTING: Final = 3
-"""Place, from the lowest, of the one that must be low too: four of five, or all four."""
 _MIDDLE: Final = 2
 """Place, from the lowest, of the recent return: the median of five, the upper one of four."""
 
@@ -307,7 +305,7 @@ class EpisodeSums(Derived):
     last: Floats
     """The very last episode."""
     lasting: Floats
-    """The fourth lowest of the newest."""
+    """The best of the newest, which must be low too."""
     earlier: Floats
     """Median of those before; NaN where there are none."""
     scatter: Floats
@@ -372,7 +370,7 @@ class EpisodeSums(Derived):
         count = RETURNS - unknown.sum(axis=1)
         num_before = count - num_recent
         self.last[rows], self.before[rows], self.count[rows] = values[:, 0], num_before, count
-        self.lasting[rows] = recent[:, _LASTING]
+        self.lasting[rows] = recent[:, -1]
         self.earlier[rows] = earlier = _middle(before, num_before)
         own = _middle(np.sort(np.abs(before - earlier[:, None]), axis=1), num_before)
         self.scatter[rows] = np.where(num_before >= EARLIER, own, np.nan)
