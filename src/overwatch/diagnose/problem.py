@@ -183,15 +183,15 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
 
 def _opened(problem: Problem, since: int, cooled: Cooling | None, before: Followed) -> Open:
     """A finding that opens: what came again goes on; what explains others better is as old as they are."""
-    taken = [
+    ages = [
         item.since
         for item in before.open.values()
         if item.problem.code in problem.absorbs and item.cleared_at is None
     ]
     if cooled is None:
-        return Open(problem=problem, since=min([since, *taken]))
+        return Open(problem=problem, since=min([since, *ages]))
     opened = _go_on(cooled.item, problem)
-    return msgspec.structs.replace(opened, since=min([opened.since, *taken]), again=True)
+    return msgspec.structs.replace(opened, since=min([opened.since, *ages]), again=True)
 
 
 def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[str, Open]:

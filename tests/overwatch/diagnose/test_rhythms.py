@@ -92,11 +92,11 @@ def test_a_pause_that_comes_again_is_learned_once(pause_s: int, each_s: int) -> 
 @pytest.mark.parametrize("burst", [1, 6])
 def test_the_first_updates_of_a_slow_loop_are_waited_for(loop_s: int, burst: int) -> None:
     """What is sent at the start is no rhythm; a death becomes known by that of its updates."""
-    said = [(second, 0, beat(second)) for second in (0.2 * n for n in range(5 * burst))]
+    sent = [(second, 0, beat(second)) for second in (0.2 * n for n in range(5 * burst))]
     updates = [(n * loop_s, 0, update(n * loop_s, n)) for n in range(1, 6)]
 
-    assert alarms([started(), *said, *updates], 5.9 * loop_s) == {}
-    assert "telemetry-stale" in alarms([started(), *said, *updates], 5 * loop_s + max(3 * loop_s, 130) + 5)
+    assert alarms([started(), *sent, *updates], 5.9 * loop_s) == {}
+    assert "telemetry-stale" in alarms([started(), *sent, *updates], 5 * loop_s + max(3 * loop_s, 130) + 5)
 
 
 def test_heartbeats_that_stop_before_the_first_update_are_a_loss() -> None:
