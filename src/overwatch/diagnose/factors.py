@@ -254,7 +254,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
     # Many at once: the others must have shown since that they did not.
     crowded = int(fell.sum()) > limits.crowd * usual.num
-    if not fell.any() or (crowded and not (usual.holding and fleet.past.crowd_at)):
+    if not fell.any() or (crowded and not (usual.holding and fleet.past.many_at)):
         return _resets(fleet)
     return Factor(
         name="reward collapse",

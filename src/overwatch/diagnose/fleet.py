@@ -129,7 +129,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """What each env earned before; it stays while the env earns far less."""
     scatter: Floats = msgspec.field(default_factory=lambda: floats(0))
     """Median distance of its episodes from that."""
-    crowd_at: int = 0
+    many_at: int = 0
     """When more envs than are ever few began to earn far less; 0 while they do not."""
     step: float | None = None
     """Median step of all envs, seconds; it stays while most of them take far longer."""
@@ -155,7 +155,7 @@ def past_of(envs: Envs, before: Past, at: int, crowd: float) -> Past:
     return Past(
         level=np.where(fell, old[0], sums.earlier[:n]),
         scatter=np.where(fell, old[1], sums.scatter[:n]),
-        crowd_at=(before.crowd_at or at) if many else 0,
+        many_at=(before.many_at or at) if many else 0,
         step=median_step if before.step is None else _like(median_step, before.step),
     )
 
@@ -240,9 +240,9 @@ def earnings_of(envs: Envs, past: Past) -> Earnings | None:
         # Nor is a scale what no longer can be halved.
         return None
     holds = judged & ~(level - sums.recent[:n] >= DROP * noise)
-    if past.crowd_at:
+    if past.many_at:
         # Who finished no episode since the others fell shows nothing yet.
-        holds &= envs.episode_at[:n] > past.crowd_at
+        holds &= envs.episode_at[:n] > past.many_at
     holding = int(holds.sum())
     if holding < max(2, int(judged.sum()) // FEW):
         holding, holds = 0, judged

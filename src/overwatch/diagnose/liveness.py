@@ -535,7 +535,7 @@ def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[P
         return
     waiting = "" if not others else f"; {others} other {'rank' if others == 1 else 'ranks'} stopped after it"
     worse = first.over or first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
-    stated = f"{first.doing} for {duration(first.for_s)}, usual {duration(first.usual_s)}"
+    stated = f"{first.doing} for {duration(first.for_s)}, usually {duration(first.usual_s)}"
     yield Problem(
         code=STALLED,
         severity="critical" if worse else "warning",

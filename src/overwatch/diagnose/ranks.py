@@ -96,7 +96,7 @@ def away(state: RunState, before: Away) -> Away:
     rows: dict[str, dict[int, int]] = {}
     for what, ranks in odd.items():
         known, counts = before.rows.get(what, {}), fresh | set(ranks if what == ABSENT else ())
-        # What a rank has not sent again says nothing new.
+        # What a rank has not sent again shows nothing new.
         looks = {rank: known[rank] for rank in known.keys() - counts}
         looks |= {rank: known.get(rank, 0) + 1 for rank in ranks[:MOST_AWAY] if rank in counts}
         if looks:

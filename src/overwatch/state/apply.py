@@ -5,7 +5,6 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 """
 
 import math
-import re
 from bisect import bisect_left
 from typing import Final, TypeVar, assert_never
 
@@ -43,11 +42,10 @@ from overwatch.state.run import (
     FailedSaves,
     RunState,
 )
+from overwatch.state.saves import note_failed_save
 from overwatch.state.sources import LEARNS, Source, end_of, holder_of, source_key
 
 K = TypeVar("K")
-ONE_SAVE_NS: Final = 1_000_000_000
-"""Lines about a save that failed are of one save for so long."""
 
 _SCOPES_APART: Final = (
     Scope.ENV,
@@ -234,20 +232,8 @@ def _read(state: RunState, event: events.LogLine, stamp: int) -> None:
         note_processes(state.host, event, stamp)
     elif event.subsystem == COMPILE:
         state.recompiled = event
-    elif event.severity.rank >= events.Severity.WARNING.rank and is_failed_save(
-        f"{event.subsystem} {event.message}"
-    ):
-        _fail_to_save(state, event)
-
-
-def _fail_to_save(state: RunState, event: events.LogLine) -> None:
-    """Note a save that failed; the lines of one moment, of a rank each or with a traceback, are of one."""
-    known = state.failed_saves
-    is_new = event.at - known.at >= ONE_SAVE_NS
-    state.failed_saves = FailedSaves(
-        count=known.count + is_new, first_at=known.first_at or event.at, at=max(event.at, known.at),
-        message=begin(event.message),
-    )  # fmt: skip
+    elif event.severity.rank >= events.Severity.WARNING.rank:
+        note_failed_save(state, event)
 
 
 def _measure(
@@ -549,19 +535,6 @@ def _sample(state: RunState, source: Source, event: events.CheckpointSaved, took
             trace_id=event.trace_id or "",
             span_id=event.span_id or "",
         )
-
-
-_SAVING: Final = re.compile(r"checkpoint|\bckpt|\bsav(e|es|ed|ing)\b|state.dict", re.IGNORECASE)
-_LOADING: Final = re.compile(r"\b(load|restor|resum|read(?!-only))(e|ed|ing)?\b", re.IGNORECASE)
-_FAILED: Final = re.compile(
-    r"fail|error|exception|could ?n.t|could not|cannot|can.t|unable|no space|denied|quota|read-only|refused",
-    re.IGNORECASE,
-)
-
-
-def is_failed_save(message: str) -> bool:
-    """Whether a line of a log reports that a checkpoint could not be saved, not that one cannot be read."""
-    return _LOADING.search(message) is None and all(words.search(message) for words in (_SAVING, _FAILED))
 
 
 def is_best(path: str) -> bool:

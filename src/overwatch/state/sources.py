@@ -32,7 +32,8 @@ LONGEST_TIMES: Final = 2.0
 SHORTEST_S: Final = 1.0
 """An interval of so much may be any shorter one: it allows for nothing."""
 STALE_S: Final = 5.0
-"""The least patience with a producer that promised an end record: it emits by the second..."""
+"""The least patience with a producer that promised an end record, once it made an update: it emits by the
+second..."""
 FOREIGN_S: Final = 60.0
 """...and with one that promised nothing, once its rhythm is known..."""
 UNKNOWN_S: Final = 180.0
@@ -198,8 +199,10 @@ class Source(msgspec.Struct, kw_only=True):
     def patience_s(self) -> float:
         """Seconds of silence after which it is quieter than usual; an unknown rhythm is not a fast one."""
         is_start = self.promised and self.updates.last < 0 and sum(self.intervals.items) < START_S
-        known = len(self.intervals.items) >= LEAST_INTERVALS and not is_start
-        return max((STALE_S if self.promised else FOREIGN_S) if known else UNKNOWN_S, self.allowed_s())
+        if self.promised:
+            return max(UNKNOWN_S if is_start else STALE_S, self.allowed_s())
+        known = len(self.intervals.items) >= LEAST_INTERVALS
+        return max(FOREIGN_S if known else UNKNOWN_S, self.allowed_s())
 
     def is_live(self, tick: int) -> bool:
         """Whether it has not ended, and is not quieter than usual at `tick`, Unix nanoseconds."""

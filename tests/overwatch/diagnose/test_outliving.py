@@ -94,7 +94,7 @@ def test_the_end_keeps_what_stood(outcome: str, *, at_once: bool) -> None:
 
 @pytest.mark.parametrize(("bad_s", "codes"), [(25, {"policy-collapse"}), (8, set())])
 def test_the_end_carries_a_critical_that_stood_for_more_than_a_moment(bad_s: int, codes: set[str]) -> None:
-    """It cleared just before the end, which came too soon to tell."""
+    """It cleared just before the end, which came too soon to show."""
     sick = _sick(END)[END - 12 :] * 3
     bad = [
         msgspec.structs.replace(event, at=START_NS + (20 + n) * SECOND, index=21 + n)
