@@ -137,13 +137,6 @@ ROWS: Final = (
         fault=True,
     ),
     BoundRow(
-        state=BoundState.COMPUTE,
-        colour=Colour.GOOD,
-        means="Busy 90 % of the time, with 60 % of its power or its processors active: as it should be.",
-        needs="utilisation with power and its limit, or the processors' activity",
-        first="Nothing; a faster device or a smaller model is what would help.",
-    ),
-    BoundRow(
         state=BoundState.ENV,
         colour=Colour.ENV,
         means="Waiting for environments takes half of the time or more, and the device rests meanwhile.",
@@ -164,6 +157,13 @@ ROWS: Final = (
         "is not full of work.",
         needs="an `update` phase, or `queue_depth` and `queue_capacity`",
         first="Larger minibatches, fewer epochs, compile or mixed precision.",
+    ),
+    BoundRow(
+        state=BoundState.COMPUTE,
+        colour=Colour.GOOD,
+        means="Busy 90 % of the time, with 60 % of its power or its processors active: as it should be.",
+        needs="utilisation with power and its limit, or the processors' activity",
+        first="Nothing; a faster device or a smaller model is what would help.",
     ),
     BoundRow(
         state=BoundState.MEMORY,

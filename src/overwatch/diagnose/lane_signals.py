@@ -47,7 +47,7 @@ GONE: Final = 4
 class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """How one rank spends its time."""
 
-    rank: int
+    rank: int = 0
     shares: dict[str, float] = {}
     """Share of the time by kind of phase; absent where the rank reports none of the kind."""
     coming: tuple[str, ...] = ()
@@ -58,14 +58,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """Of that, what it does not wait for others; only where it reports how long it waits."""
     pace: float | None = None
     """Its work over the median of the other ranks'."""
-    others_s: float | None = None
-    """That median."""
     slowest: int | None = None
     """The rank that works longest, where it is another one."""
-
-    def is_coming(self, kind: Kind) -> bool:
-        """Whether a share of this kind will be known soon."""
-        return kind.value in self.coming and kind.value not in self.shares
 
     def share(self, kind: Kind) -> float | None:
         """Share of the time spent in a kind of phase; `None` where the rank does not report it."""
@@ -89,7 +83,6 @@ def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
             compared[rank] = msgspec.structs.replace(
                 cycles[rank],
                 pace=own / others,
-                others_s=others,
                 slowest=None if slowest == rank else slowest,
             )
     return compared

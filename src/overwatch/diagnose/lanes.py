@@ -85,7 +85,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     slowest: str | None = None
     """The slowest other lane of its kind."""
     slowest_s: float | None = None
-    cycle: Cycle | None = None
+    cycle: Cycle = Cycle()
     """What its rank spends its time on."""
     fresh_s: float = FRESH_S
     """Age up to which its readings count."""
@@ -97,11 +97,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def share(self, kind: Kind) -> float | None:
         """Share of its rank's time spent in a kind of phase; `None` where the rank does not report it."""
-        return None if self.cycle is None else self.cycle.share(kind)
-
-    def is_coming(self, kind: Kind) -> bool:
-        """Whether its rank reports this kind of phase, and its share is not known yet."""
-        return self.cycle is not None and self.cycle.is_coming(kind)
+        return self.cycle.share(kind)
 
 
 class Minutes(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +224,7 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         step_s=fleet.lane_step_time.get(name),
         slowest=slowest,
         slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
-        cycle=None if rank is None else past.cycles.get(rank),
+        cycle=Cycle() if rank is None else past.cycles.get(rank, Cycle()),
     )
 
 

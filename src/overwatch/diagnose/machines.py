@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog.bounds import BoundState
-from overwatch.diagnose.bounds import Bound, explained, judge_lanes, judge_ranks, judge_run
+from overwatch.diagnose.bounds import Bound, explained, judge, judge_run
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.lane_signals import (
@@ -155,7 +155,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         beside={name: cycle_of(phases) for name, phases in state.beside.items()},
     )
     lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
-    of_ranks = judge_ranks(ranks, limits)
+    of_ranks = judge(ranks, limits)
     stalls = stalls_of(state, tick)
     services = {rank.name for rank in ranks if rank.of is Of.SERVICE}
     beside = {name: bound for name, bound in of_ranks.items() if name in services}
@@ -166,7 +166,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         past=past,
         lanes=lanes,
         ranks=ranks,
-        verdicts=explained(judge_lanes(lanes, limits), (*lanes, *ranks), beside),
+        verdicts=explained(judge(lanes, limits), (*lanes, *ranks), beside),
         of_ranks=explained(of_ranks, ranks, beside),
         steps=step_spreads(state),
         updates=update_spreads(state),

@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.diagnose.anomaly import AnomalyLimits
-from overwatch.diagnose.bounds import Bound, explained, judge_ranks
+from overwatch.diagnose.bounds import Bound, explained, judge
 from overwatch.diagnose.lane_signals import Cycle
 from overwatch.diagnose.lanes import LaneFacts, Of
 
@@ -23,7 +23,7 @@ def _facts(waits: float, **actors: dict[str, float]) -> list[LaneFacts]:
 
 
 def _verdict(facts: list[LaneFacts]) -> Bound:
-    bounds = judge_ranks(facts, AnomalyLimits())
+    bounds = judge(facts, AnomalyLimits())
     beside = {one.name: bounds[one.name] for one in facts if one.of is Of.SERVICE and one.name in bounds}
     return explained(bounds, facts, beside)[LEARNER]
 
@@ -67,8 +67,8 @@ def test_a_dry_queue_is_judged_once_the_waiting_is_known() -> None:
     """In the first seconds nothing has been sent twice: a dry queue is then how every run begins."""
     young = Cycle(rank=0, coming=("queue_wait", "update"))
     dry = {"name": LEARNER, "of": Of.RANK, "age_s": 0.0, "queue": 0.0, "queue_text": "queue 0/4"}
-    bounds = judge_ranks([LaneFacts(**dry, cycle=young)], AnomalyLimits())
-    reported = judge_ranks([LaneFacts(**dry, cycle=Cycle(rank=0))], AnomalyLimits())
+    bounds = judge([LaneFacts(**dry, cycle=young)], AnomalyLimits())
+    reported = judge([LaneFacts(**dry, cycle=Cycle(rank=0))], AnomalyLimits())
 
     assert LEARNER not in bounds
     assert reported[LEARNER].state == "STARVED"
