@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.diagnose.problem import Problem
-from overwatch.diagnose.services import experience_problems
+from overwatch.diagnose.services import service_problems
 from overwatch.events import Event, Measured, Origin, Record, Tallied, TallySeries, scalars
 from overwatch.state import RunState, apply, new_run
 from tests.fakes import SECOND, START_NS
@@ -49,7 +49,7 @@ class Reported:
         """What is wrong so long after the newest record."""
         assert self.state is not None
         tick = self.state.last_stamp + round(later_s * SECOND)
-        return {one.code: one for one in experience_problems(self.state, tick)}
+        return {one.code: one for one in service_problems(self.state, tick)}
 
 
 def at(second: float) -> int:

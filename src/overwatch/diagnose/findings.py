@@ -31,7 +31,7 @@ from overwatch.diagnose.liveness import (
 )
 from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
-from overwatch.diagnose.services import experience_problems, service_problems, services_down
+from overwatch.diagnose.services import service_problems
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Ints
 from overwatch.state.caps import EVICTED
@@ -204,7 +204,6 @@ def problems(seen: Evidence) -> list[Problem]:
     found += wrong_clocks(state, seen.link.ahead)
     found += _overflowed(state)
     found += service_problems(state, seen.machines.watched.slow.tick)
-    found += experience_problems(state, seen.machines.watched.slow.tick)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     culls = list(cull_storms(fleet, seen.standing))
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]
@@ -224,8 +223,7 @@ def while_paused(seen: Evidence) -> list[Problem]:
         *([] if away is None else [away]),
         *overlapping_writers(state, seen.link.overlapping),
         *wrong_clocks(state, seen.link.ahead),
-        *experience_problems(state, slow.tick),
-        *services_down(state, slow.gone, slow.tick),
+        *service_problems(state, slow.tick),
         *gone_producers(state, slow.gone, slow.tick),
         *slow.hardware,
     ]

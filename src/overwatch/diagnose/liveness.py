@@ -40,6 +40,7 @@ from overwatch.state.run import RunState
 from overwatch.state.sources import (
     FOREIGN_S,
     INTERVALS,
+    LEARNS,
     OUTAGE_S,
     UNKNOWN_S,
     Source,
@@ -575,14 +576,26 @@ def _is_gone(state: RunState, source: Source, tick: int) -> bool:
 
 
 def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
-    """One finding for all that are no services: a run loses and gains workers by right.
+    """A finding for each service, and one for all others: a run loses and gains workers by right.
 
     What was silent when `keys` were found at `tick` may have reported since.
     """
-    sources = (state.sources[key] for key in keys)
+    sources = [state.sources[key] for key in keys if state.sources[key].stamp <= tick]
+    for source in sources:
+        if source.role in SCOPE_OF_ROLE:
+            name = source.name.removesuffix(" 0")
+            yield Problem(
+                code="service-down",
+                severity="critical" if source.role in LEARNS else "warning",
+                scope="service",
+                subject=name,
+                at=source.at,
+                message=f"{name} {how_it_left(source, tick)}, while the run goes on",
+                hint="start it again; what was accepted, saved and published is still there",
+                patience=STEADY,
+            )
     gone = sorted(
-        (one for one in sources if one.role not in SCOPE_OF_ROLE and one.stamp <= tick),
-        key=lambda one: (one.stamp, one.name),
+        (one for one in sources if one.role not in SCOPE_OF_ROLE), key=lambda one: (one.stamp, one.name)
     )
     if not gone:
         return

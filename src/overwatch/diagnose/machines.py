@@ -36,7 +36,6 @@ from overwatch.diagnose.machine_findings import (
     throughput_of,
 )
 from overwatch.diagnose.problem import Problem
-from overwatch.diagnose.services import services_down
 from overwatch.events import FOLLOWER
 from overwatch.snapshot import Baseline
 from overwatch.state.machines import Rested
@@ -248,7 +247,6 @@ def machine_problems(
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow
     yield from stalled(slow.stalls, is_followed=state.origin.service == FOLLOWER)
-    yield from services_down(state, slow.gone, slow.tick)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
     yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)

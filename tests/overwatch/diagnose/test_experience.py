@@ -4,7 +4,6 @@ import pytest
 
 from overwatch.catalog import Scope
 from overwatch.diagnose.liveness import gone_producers, gone_sources
-from overwatch.diagnose.services import services_down
 from overwatch.events import (
     CheckpointSaved,
     Measured,
@@ -138,14 +137,13 @@ def test_a_service_that_is_gone_is_down(role: str) -> None:
     reported.report("learner", *beats)
     assert reported.state is not None
     keys = gone_sources(reported.state, at(40))
-    (problem,) = services_down(reported.state, keys, at(40))
+    (problem,) = gone_producers(reported.state, keys, at(40))
     assert (problem.code, problem.subject, problem.severity) == ("service-down", f"{role} 1", "warning")
     assert "silent for 20s" in problem.message
-    assert list(gone_producers(reported.state, keys, at(40))) == []
     reported.report(role, Measured(at=at(40.5), scope=Scope.RUN, values={}), rank=1)
-    assert list(services_down(reported.state, keys, at(40))) == [], "it has reported since it was looked at"
+    assert list(gone_producers(reported.state, keys, at(40))) == [], "it has reported since it was looked at"
     reported.report(role, RunFinished(at=at(41), outcome="completed"), rank=1)
-    assert list(services_down(reported.state, gone_sources(reported.state, at(42)), at(42))) == []
+    assert list(gone_producers(reported.state, gone_sources(reported.state, at(42)), at(42))) == []
 
 
 def test_an_actor_that_reports_no_steps_is_not_down() -> None:
