@@ -25,12 +25,10 @@ from overwatch.diagnose.fleet import (
     FleetBaseline,
     Lull,
     Past,
-    Rollups,
     baseline_of,
     fleet_of,
     lull_of,
     past_of,
-    rollups_of,
 )
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
 from overwatch.diagnose.liveness import (
@@ -49,6 +47,7 @@ from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow,
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints, no_floats
 from overwatch.state.envs import Envs
+from overwatch.state.rollups import Rollups, rollups_of
 from overwatch.state.run import RunState
 
 MARGIN: Final = 0.5

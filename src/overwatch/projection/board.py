@@ -9,19 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from overwatch.catalog import parse_stage
 from overwatch.catalog.stages import Stage
 from overwatch.diagnose.anomaly import STATUSES
-from overwatch.diagnose.fleet import End, Sums, middles_of
 from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, FilterError, Term, parse
 from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views, number
 from overwatch.projection.system import lane_anomaly
 from overwatch.projection.text import safe
-from overwatch.snapshot import Aggregates, Best, BestEpisode, Board, Env, Group, LaneAggregates, View
+from overwatch.snapshot import Aggregates, BestEpisode, Board, Env, Group, LaneAggregates, View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.places import Mask, num_of
+from overwatch.state.rollups import middles_by
 from overwatch.state.run import Names, RunState
 
 _SHOWN: Final = (*range(len(STATUSES) - 1, -1, -1), UNKNOWN)
@@ -252,22 +253,16 @@ def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], nu
         members = rows.lanes[lane]
         if chosen.mask is not None:
             members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
-        added_up = middles_of(
-            {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}, members
-        )
-    return Group(
+        columns = {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}
+        added_up = middles_by(columns, {lane: members})[lane]
+    group = Group(
         gpu_id=rows.lane_names[lane],
         n_envs=sum(counts),
         counts=_named(counts),
-        median_return=added_up.median_return,
-        median_metric=added_up.median_metric,
-        median_rent=added_up.median_rent,
-        median_fps=added_up.median_fps,
-        p10_return=added_up.p10_return,
-        p90_return=added_up.p90_return,
         hidden=sum(counts) - num_shown,
         anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
+    return msgspec.structs.replace(group, **added_up)
 
 
 def _named(counts: Sequence[int]) -> dict[str, int]:
@@ -279,10 +274,10 @@ def aggregates(rows: BoardRows) -> Aggregates:
     """Census of seeds and mix of recent actions, of all and of each lane, and the envs at both ends."""
     added_up = rows.rollups
     return Aggregates(
-        seed_census=_census(added_up.fleet),
+        seed_census=_census([sum(of_lane) for of_lane in zip(*added_up.seeds.values(), strict=True)]),
         actions=_actions(rows.state),
-        best=_ends(added_up.best),
-        worst=_ends(added_up.worst),
+        best=added_up.best,
+        worst=added_up.worst,
         episodes=tuple(
             BestEpisode(env_id=one.env_id, time=one.at / 1e9, number=one.number, values=one.values)
             for one in rows.state.best.episodes
@@ -291,26 +286,24 @@ def aggregates(rows: BoardRows) -> Aggregates:
         lanes=tuple(
             LaneAggregates(
                 gpu_id=rows.lane_names[lane],
-                seed_census=_census(added_up.lanes[lane]),
-                actions=_mix(rows.state, added_up.lanes[lane]),
+                seed_census=_census(added_up.seeds.get(lane, ())),
+                actions=_mix(rows.state, added_up.ops.get(lane, ())),
             )
             for lane in rows.lane_order
-            if lane in added_up.lanes
+            if lane in added_up.middles
         ),
     )
 
 
-def _census(sums: Sums) -> dict[str, int]:
+def _census(counts: Sequence[int]) -> dict[str, int]:
     """Slots by stage; every stage is there, UNKNOWN only where there is one."""
-    counts = sums.seeds
     return {
         word: counts[code] for word, code in _STAGES if counts and (word != _UNKNOWN_STAGE or counts[code])
     }
 
 
-def _mix(state: RunState, sums: Sums) -> dict[str, float]:
-    total = sum(sums.ops)
-    return {safe(word): n / total for word, n in zip(state.op_names.words, sums.ops, strict=False) if n}
+def _mix(state: RunState, ops: Sequence[int]) -> dict[str, float]:
+    return {safe(word): n / sum(ops) for word, n in zip(state.op_names.words, ops, strict=False) if n}
 
 
 def _actions(state: RunState) -> dict[str, float]:
@@ -321,7 +314,3 @@ def _actions(state: RunState) -> dict[str, float]:
     everything = sum(totals.values())
     known = [op for op in state.op_names.words if op in totals]
     return {safe(op): totals[op] / everything for op in known}
-
-
-def _ends(ends: Sequence[End]) -> tuple[Best, ...]:
-    return tuple(Best(env_id=end.env_id, field=end.field, value=end.value) for end in ends)

@@ -17,7 +17,6 @@ import numpy as np
 from overwatch.catalog.stages import BY_CODE, Life, of_life, parse_stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.fleet import fps_of
 from overwatch.diagnose.liveness import LEAST_S, STALE
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
@@ -27,6 +26,7 @@ from overwatch.state.env_tables import MEASURES, RETURNS
 from overwatch.state.envs import Envs
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.places import Mask
+from overwatch.state.rollups import fps_of
 from overwatch.state.run import Entry, RunState
 
 UNKNOWN: Final = len(STATUSES)
