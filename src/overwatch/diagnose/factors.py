@@ -6,11 +6,10 @@ slow is the lane's matter, not its envs'. Returns: finished episodes that earn f
 than the env's own did. Seeds: culls and failed gates far above the fleet's, rent that buys nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor
 from overwatch.diagnose.fleet import (
@@ -19,34 +18,40 @@ from overwatch.diagnose.fleet import (
     Fleet,
     Pace,
     Returns,
-    earnings_of,
     far,
     levels_of,
     ln_above,
     median_of,
     most_events,
-    pace_of,
-    paid_rents,
-    spread_high,
 )
 from overwatch.state.arrays import NORMAL, Floats, Ints
 from overwatch.state.env_tables import MEASURES, SAMPLES, WINDOW_S
 from overwatch.state.envs import Envs
+from overwatch.state.places import Mask
+
+
+def _factor(
+    name: str, hit: Mask, size: Floats | float, say: Callable[[int], str],
+    tell: Callable[[int], str] | None = None, *, status: str = "degraded",
+) -> Factor | None:  # fmt: skip
+    """The factor of the envs that are hit, graded by a size or of a fixed weight; `None` where none is."""
+    if not hit.any():
+        return None
+    size = np.minimum(size, SOFT_CAP) if isinstance(size, np.ndarray) else size
+    return Factor(name=name, status=status, weight=np.where(hit, size, 0.0), say=say, tell=tell)
 
 
 def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     """The env died and has not reported since."""
     envs = fleet.state.envs
-    if not envs.crashes or not np.count_nonzero(envs.crashed_at[: fleet.n]):
-        return None
-    dead = envs.crashed_at[: fleet.n] > 0
-    return Factor(
-        name="crashed",
-        status="crashed",
-        weight=np.where(dead, HARD, 0.0),
-        say=lambda row: envs.crashes[int(fleet.ids[row])],
-        tell=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
-    )
+
+    def stated(row: int) -> str:
+        return envs.crashes[int(fleet.ids[row])]
+
+    return _factor(
+        "crashed", envs.crashed_at[: fleet.n] > 0, HARD, stated,
+        lambda row: stated(row).removeprefix("crashed").lstrip(": "), status="crashed",
+    )  # fmt: skip
 
 
 def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
@@ -56,14 +61,12 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         return None
     seen = envs.non_finite_at[: fleet.n]
     recent = (seen > 0) & (fleet.state.last_at - seen <= int(limits.non_finite_hold_s * 1e9))
-    if not recent.any():
-        return None
-    return Factor(
-        name="non-finite",
-        status="diverging",
-        weight=np.where(recent, HARD - 1, 0.0),
-        say=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
-        tell=lambda row: envs.non_finite[int(fleet.ids[row])],
+
+    def stated(row: int) -> str:
+        return envs.non_finite[int(fleet.ids[row])]
+
+    return _factor(
+        "non-finite", recent, HARD - 1, lambda row: f"non-finite: {stated(row)}", stated, status="diverging"
     )
 
 
@@ -79,38 +82,27 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     All envs share one policy: where all repeat themselves, or the policy hardly ever does anything else, the
     usual length grows and the limit with it.
     """
-    actions, n = fleet.state.envs.actions, fleet.n
-    if not fleet.state.op_names.words:
-        return None
-    streak = actions.streak[:n]
-    top = int(np.maximum.reduce(streak, initial=0))
-    if top < limits.least_repeats:
-        return None
-    reported = int((streak > 0).sum())
+    actions, words = fleet.state.envs.actions, fleet.state.op_names.words
+    streak = actions.streak[: fleet.n]
+    top = int(np.maximum.reduce(streak, initial=0)) if words else 0
+    reported = int((streak > 0).sum()) if top >= limits.least_repeats else 0
     if reported < LEAST_ENVS:
         return None
     # The usual length is the mean of the others', so that one stuck env does not excuse itself.
     usual = float(streak.sum() - top) / (reported - 1)
     limit = max(float(limits.least_repeats), usual * (2.0 * ln_above(reported) + RARE))
-    hit = streak >= limit
-    if not hit.any():
-        return None
-    words = fleet.state.op_names.words
 
     def stated(row: int) -> str:
         op, _ = actions.last(row)
         return f"{words[op] if op >= 0 else 'no action'} {streak[row]}× in a row"
 
-    return Factor(
-        name="action collapse",
-        status="degraded",
-        weight=np.where(hit, np.minimum(streak / limit, SOFT_CAP), 0.0),
-        say=stated,
-        tell=lambda row: f"{stated(row)} (usual {usual:.1f})",
-    )
+    return _factor(
+        "action collapse", streak >= limit, streak / limit, stated,
+        lambda row: f"{stated(row)} (usual {usual:.1f})",
+    )  # fmt: skip
 
 
-WITH_LANE = 0.4
+WITH_LANE: Final = 0.4
 """Weight of a symptom: enough to be seen within its lane, never a finding."""
 LEAST_GAPS: Final = 3
 """Gaps between an env's records from which on it has a rhythm."""
@@ -129,49 +121,28 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
     Where hardly any env steps as before it is no matter of single ones.
     """
-    before = fleet.median_step_time
-    was = np.inf if fleet.past.step is None else fleet.past.step
-    if (
-        before is None
-        or not float(np.fmax.reduce(fleet.step_time)) >= limits.slow_step * min(before, was) > 0
-    ):
+    pace, steps = fleet.usual.pace, fleet.step_time
+    usual = min(pace.median or 0.0, np.inf if fleet.past.step is None else fleet.past.step)
+    if usual <= 0 or not float(np.fmax.reduce(steps)) >= limits.slow_step * usual:
         return None
-    # One may be slow; or all have been, since this second began.
-    pace = pace_of(fleet.state)
-    if pace.median is None or pace.median <= 0:
-        return None
-    times = fleet.step_time / min(pace.median, was)
+    times = steps / usual
     slow = np.isfinite(times) & (times >= limits.slow_step)
     if int((times < limits.slow_step).sum()) < max(2, fleet.n // FEW):
         return None
     for lane in slow_lanes(pace, limits):
-        slow &= ~fleet.on_lane(lane) | (fleet.step_time >= limits.slow_step * pace.lanes[lane])
-    if not slow.any():
-        return None
-    return Factor(
-        name="slow step",
-        status="stalled",
-        weight=np.where(slow, np.minimum(times / limits.slow_step, SOFT_CAP), 0.0),
-        say=lambda row: f"step {times[row]:.1f}× the median",
-        tell=lambda row: f"{times[row]:.1f}× the median",
-    )
+        slow &= ~fleet.on_lane(lane) | (steps >= limits.slow_step * pace.lanes[lane])
+    return _factor(
+        "slow step", slow, times / limits.slow_step, lambda row: f"step {times[row]:.1f}× the median",
+        lambda row: f"{times[row]:.1f}× the median", status="stalled",
+    )  # fmt: skip
 
 
 def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """The env is slow with its whole lane: a symptom, which leaves the env ok."""
-    lanes = slow_lanes(fleet.usual.pace, limits)
-    if not lanes:
-        return None
-    slow = with_slow_lane(fleet, limits)
-    if not slow.any():
-        return None
-    return Factor(
-        name="slow lane",
-        status="ok",
-        weight=np.where(slow, WITH_LANE, 0.0),
-        say=lambda _row: "slow with their lane",
-        tell=lambda _row: "all of its lane is slow",
-    )
+    return _factor(
+        "slow lane", with_slow_lane(fleet, limits), WITH_LANE, lambda _row: "slow with their lane",
+        lambda _row: "all of its lane is slow", status="ok",
+    )  # fmt: skip
 
 
 def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
@@ -180,21 +151,13 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     # No env has been quiet for longer than the quietest one when this second began.
     if not fleet.n or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
         return None
-    quiet_s = fleet.quiet_s
-    mute = (quiet_s >= limits.silent_s) & (envs.crashed_at[: fleet.n] == 0) & (envs.born_at[: fleet.n] > 0)
-    if not mute.any():
-        return None
+    quiet_s, alive = fleet.quiet_s, (envs.crashed_at[: fleet.n] == 0) & (envs.born_at[: fleet.n] > 0)
     patience_s = np.maximum(patience_of(envs), limits.silent_s)
-    mute &= quiet_s >= patience_s
-    if not mute.any():
-        return None
-    return Factor(
-        name="silent",
-        status="stalled",
-        weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * patience_s), SOFT_CAP), 0.0),
-        say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
-        tell=lambda row: f"for {quiet_s[row]:.0f}s while others step",
-    )
+    return _factor(
+        "silent", alive & (quiet_s >= patience_s), 1.0 + quiet_s / (4 * patience_s),
+        lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
+        lambda row: f"for {quiet_s[row]:.0f}s while others step", status="stalled",
+    )  # fmt: skip
 
 
 def patience_of(envs: Envs) -> Floats:
@@ -211,11 +174,9 @@ def patience_of(envs: Envs) -> Floats:
     uneven = longest_s / np.where(known, silences.mean_s[:n], np.inf)
     steps = np.logical_or.reduce([envs.times[name][:n] > 0 for name in OF_STEPS])
     bare = ~steps & (envs.episodes[:n] >= gaps)
-    times = np.where(bare, OF_EPISODES, 1.0 + np.clip(uneven, 1.0, UNEVEN))
-    own_s: Floats = times * longest_s
-    usual_s = median_of(own_s[known])
+    own_s: Floats = np.where(bare, OF_EPISODES, 1.0 + np.clip(uneven, 1.0, UNEVEN)) * longest_s
     # Few gaps are little: so long the fleet's rhythm counts too.
-    return np.where(gaps >= ENOUGH_GAPS, own_s, np.maximum(own_s, usual_s))
+    return np.where(gaps >= ENOUGH_GAPS, own_s, np.maximum(own_s, median_of(own_s[known])))
 
 
 def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:
@@ -223,11 +184,11 @@ def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:
     return tuple([lane for lane, times in pace.times.items() if times >= limits.slow_lane])
 
 
-def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]:
+def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Mask:
     """Envs that step as slowly as their slow lane does, shape (n,)."""
-    slow = np.zeros(fleet.n, dtype=np.bool_)
-    for lane in slow_lanes(fleet.usual.pace, limits):
-        usual = fleet.lane_step_time[lane] / fleet.lane_pace[lane]
+    pace, slow = fleet.usual.pace, np.zeros(fleet.n, dtype=np.bool_)
+    for lane in slow_lanes(pace, limits):
+        usual = pace.lanes[lane] / pace.times[lane]
         slow |= fleet.on_lane(lane) & (fleet.step_time >= limits.slow_lane * usual)
     return slow
 
@@ -237,30 +198,28 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
     The limit grows with the size of the fleet. Where none hold theirs it is the policy, and no env.
     """
+    return _fell(fleet, limits) or _resets(fleet)
+
+
+def _fell(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     returns = fleet.returns
-    if returns is None or not _may_stand_out(returns, limits):
-        return _resets(fleet)
-    # One may have fallen; or all have, since this second began.
-    usual = earnings_of(fleet.state.envs, fleet.past)
-    if usual is None or usual.num < LEAST_ENVS:
+    if returns is None or returns.fleet.num < LEAST_ENVS:
         return None
-    earned, n = fleet.state.envs.all_sums(), fleet.n
-    limit = far(usual.num, limits.margin)
-    level, _ = levels_of(earned, fleet.past, n)
-    low = (usual.usual - returns.recent) / usual.spread
-    own = (level - returns.recent) / max(usual.spread, usual.noise)
-    lasting = (usual.usual - earned.lasting[:n]) / usual.spread >= limit / 2
+    usual, limit = returns.fleet, far(returns.fleet.num, limits.margin)
+    if usual.usual - float(np.fmin.reduce(returns.recent)) < limit * usual.spread:
+        return None
+    earned = fleet.state.envs.all_sums()
+    level, _ = levels_of(earned, fleet.past, fleet.n)
     with np.errstate(invalid="ignore"):
-        fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
+        low = (usual.usual - returns.recent) / usual.spread
+        own = (level - returns.recent) / max(usual.spread, usual.noise)
+        fell = returns.judged & (low >= limit) & (own >= limits.own_drop)
+        fell &= (usual.usual - earned.lasting[: fleet.n]) / usual.spread >= limit / 2
     # Many at once: the others must have shown since that they did not.
-    crowded = int(fell.sum()) > limits.crowd * usual.num
-    if not fell.any() or (crowded and not (usual.holding and fleet.past.many_at)):
-        return _resets(fleet)
-    return Factor(
-        name="reward collapse",
-        status="degraded",
-        weight=np.where(fell, np.minimum(1.0 + low / limit, SOFT_CAP), 0.0),
-        say=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
+    if int(fell.sum()) > limits.crowd * usual.num and not (usual.holding and fleet.past.many_at):
+        return None
+    return _factor(
+        "reward collapse", fell, 1.0 + low / limit, lambda row: f"return {low[row] * NORMAL:.1f} mad low"
     )
 
 
@@ -278,21 +237,11 @@ def _resets(fleet: Fleet) -> Factor | None:
     steps = envs.lengths[:n]
     with np.errstate(invalid="ignore"):
         hit = (steps <= AT_ONCE) & (envs.episodes[:n] >= RESETS)
-        others = int((steps >= LONG * AT_ONCE).sum())
-    if not hit.any() or others < max(2, n // FEW):
-        return None
-    return Factor(
-        name="reward collapse",
-        status="degraded",
-        weight=np.where(hit, SOFT_CAP, 0.0),
-        say=lambda row: f"episodes of {steps[row]:.0f} step{'' if steps[row] < 1.5 else 's'}",
+        if int((steps >= LONG * AT_ONCE).sum()) < max(2, n // FEW):
+            return None
+    return _factor(
+        "reward collapse", hit, SOFT_CAP, lambda row: f"episodes of {_plural('step', round(steps[row]))}"
     )
-
-
-def _may_stand_out(returns: Returns, limits: AnomalyLimits) -> bool:
-    """Whether the lowest env is far below what was usual when this second began."""
-    fleet, lowest = returns.fleet, float(np.fmin.reduce(returns.recent))
-    return (fleet.usual - lowest) / fleet.spread >= far(fleet.num, limits.margin)
 
 
 def fleet_fell(returns: Returns, limits: AnomalyLimits) -> float | None:
@@ -309,176 +258,80 @@ def fleet_fell(returns: Returns, limits: AnomalyLimits) -> float | None:
 
 def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds were culled in the last minute than chance gives to any env of the fleet."""
-    if fleet.state.envs.culls.is_quiet(fleet.state.last_at):
-        return None
     counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
-    many = _many(counts, limits)
-    if many is None:
-        return None
-    return Factor(
-        name="cull rate",
-        status="degraded",
-        weight=many.weight,
-        say=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
-        tell=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
-    )
+    return _many(
+        "cull rate", counts, limits, lambda row: f"{_plural('cull', counts[row])} in {WINDOW_S}s",
+        lambda row, usual: f"{counts[row]} in {WINDOW_S}s (usual {usual:.1f})",
+    )  # fmt: skip
 
 
 def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds failed a gate in the last minute than chance gives to any env of the fleet."""
-    envs = fleet.state.envs
-    if envs.gate_fails.is_quiet(fleet.state.last_at):
-        return None
+    envs, ids = fleet.state.envs, fleet.ids
     counts = envs.gate_fails.recent(fleet.n, fleet.state.last_at)
-    many = _many(counts, limits)
-    if many is None:
-        return None
 
-    def at_gate(row: int) -> str:
-        return f"at {envs.failed_gate[int(fleet.ids[row])]}"
+    def reported(row: int, _usual: float) -> str:
+        gate, why = envs.failed_gate[int(ids[row])], envs.failed_why[int(ids[row])]
+        return f"{counts[row]} at {gate}" + (f": {why}" if why else "")
 
-    def why(row: int) -> str:
-        stated = envs.failed_why[int(fleet.ids[row])]
-        return f": {stated}" if stated else ""
-
-    return Factor(
-        name="gate fails",
-        status="degraded",
-        weight=many.weight,
-        say=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
-        tell=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
-    )
+    return _many(
+        "gate fails", counts, limits,
+        lambda row: f"{_plural('fail', counts[row])} at {envs.failed_gate[int(ids[row])]}", reported,
+    )  # fmt: skip
 
 
-def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Rent far above the fleet's for many steps, and the metric gained nothing meanwhile."""
-    dear = _dear(fleet, limits)
-    if dear is None:
-        return None
-    # Only those that pay much now can have paid much all the time: theirs are the windows that are read.
-    least, gain, steps = _lately(fleet, dear.rows, limits.gain_steps)
-    with np.errstate(invalid="ignore"):
-        high = (least - dear.usual) / dear.spread
-        metric = fleet.state.envs.values["metric"][dear.rows]
-        idle = gain * _sign(fleet) <= 0.01 * np.abs(metric)
-        hit = (least >= dear.least) & idle
-    if not hit.any():
-        return None
-    places = {row: place for place, row in enumerate(dear.rows.tolist()) if hit[place]}
-    weight = np.zeros(fleet.n)
-    weight[dear.rows[hit]] = np.minimum(high[hit] / dear.limit, SOFT_CAP)
-    name, rent = _metric_name(fleet), fleet.state.envs.values["rent"]
-
-    def stated(row: int) -> str:
-        place = places[row]
-        return f"rent {rent[row]:.2f}, {name} {_signed(gain[place])} in {steps[place]} steps"
-
-    return Factor(name="rent, no gain", status="degraded", weight=weight, say=stated)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dear:
-    """Envs that pay far more rent now than the fleet does."""
-
-    rows: Ints
-    usual: float
-    """The fleet's median."""
-    spread: float
-    """Standard deviation of the fleet's rents, robust."""
-    limit: float
-    """So many of these are far."""
-
-    @property
-    def least(self) -> float:
-        """The least rent that is far."""
-        return self.usual + self.limit * self.spread
-
-
-def _dear(fleet: Fleet, limits: AnomalyLimits) -> _Dear | None:
-    """The envs that pay much, or `None`; what is usual is that of all that pay and measure something."""
-    envs, n = fleet.state.envs, fleet.n
-    rent, before = envs.values["rent"][:n], fleet.usual.rent
-    if before is None or not float(np.fmax.reduce(rent)) >= limits.rent_times * before:
-        return None
-    paid = paid_rents(envs)
-    if paid.size < LEAST_REPORTING:
-        return None
-    usual = median_of(paid)
-    spread = spread_high(paid)
-    if spread <= 0:
-        spread = abs(usual) / 2
-    if spread <= 0:
-        return None
-    limit = far(paid.size, limits.margin)
-    with np.errstate(invalid="ignore"):
-        high = np.isfinite(rent) & (envs.times["metric"][:n] > 0)
-        high &= rent >= max(limits.rent_times * usual, usual + limit * spread)
-    if not high.any():
-        return None
-    return _Dear(rows=np.flatnonzero(high), usual=usual, spread=spread, limit=limit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Many:
-    """Counts of which some stand out."""
-
-    weight: Floats
-    """Per env, shape (n,); 0 where the count is usual."""
-    usual: float
-    """Mean count of the other envs."""
-
-
-def _many(counts: Ints, limits: AnomalyLimits) -> _Many | None:
-    """The counts that stand out from those of all other envs; `None` where none does."""
-    n, total = counts.size, int(counts.sum())
-    if n < LEAST_REPORTING or int(counts.max(initial=0)) < limits.least_events:
+def _many(
+    name: str, counts: Ints, limits: AnomalyLimits, say: Callable[[int], str],
+    tell: Callable[[int, float], str],
+) -> Factor | None:  # fmt: skip
+    """Counts that stand out from those of all other envs; `None` where none does."""
+    n, top = counts.size, int(counts.max(initial=0))
+    if n < LEAST_REPORTING or top < limits.least_events:
         return None
     centre = float(np.median(counts))
     scatter = NORMAL * float(np.median(np.abs(counts - centre)))
     # The usual count of an env is the mean of the others', so that one stormy env does not excuse itself.
-    top = int(counts.max())
-    usual = max(centre, (total - top) / (n - 1))
+    usual = max(centre, (int(counts.sum()) - top) / (n - 1))
     chance = max(most_events(usual, n), limits.least_events)
     limit = max(float(chance), centre + far(n, limits.margin) * scatter)
-    hit = counts >= limit
-    if not hit.any():
+    return _factor(name, counts >= limit, counts / limit, say, lambda row: tell(row, usual))
+
+
+def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """Rent far above the fleet's for many steps, and the metric gained nothing meanwhile."""
+    envs, trends, rents = fleet.state.envs, fleet.state.envs.trends, fleet.usual.rents
+    rent, metric = envs.values["rent"][: fleet.n], envs.values["metric"][: fleet.n]
+    if rents.spread <= 0:
         return None
-    return _Many(weight=np.where(hit, np.minimum(counts / limit, SOFT_CAP), 0.0), usual=usual)
-
-
-def _lately(fleet: Fleet, rows: Ints, steps: int) -> tuple[Floats, Floats, Ints]:
-    """Least rent, gain of the metric and length of the last `steps` steps of these, within one episode."""
-    envs, trends = fleet.state.envs, fleet.state.envs.trends
+    beyond = far(rents.num, limits.margin) * rents.spread
+    least = max(limits.rent_times * rents.usual, rents.usual + beyond)
+    rows = np.flatnonzero((rent >= least) & (rent < np.inf) & (envs.times["metric"][: fleet.n] > 0))
+    # Only those that pay much now can have paid much all the time: theirs are the windows that are read, from
+    # the newest sample of this episode that is old enough.
     age = trends.now[rows, None] - trends.step[rows]
-    taken = np.arange(SAMPLES) < trends.count[rows, None]
-    whole = taken & (trends.at[rows] > envs.episode_at[rows, None])
-    old = whole & (age >= steps)
-    place = np.where(old, age, np.iinfo(np.int64).max).argmin(axis=1)
-    each = np.arange(rows.size)
-    has = old[each, place]
-    span = np.where(has, age[each, place], 0)
-    inside = whole & (age <= span[:, None])
-    least = np.where(inside, trends.values["rent"][rows], np.inf).min(axis=1)
-    least = np.minimum(least, envs.values["rent"][rows])
-    gain = envs.values["metric"][rows] - trends.values["metric"][rows, place]
-    return np.where(has, least, np.nan), np.where(has, gain, np.nan), span
-
-
-def _sign(fleet: Fleet) -> float:
+    whole = np.arange(SAMPLES) < trends.count[rows, None]
+    whole &= trends.at[rows] > envs.episode_at[rows, None]
+    old = whole & (age >= limits.gain_steps)
+    first = np.where(old, age, np.iinfo(np.int64).max).argmin(axis=1)[:, None]
+    span = np.take_along_axis(age, first, axis=1)
+    paid = np.where(whole & (age <= span), trends.values["rent"][rows], np.inf).min(axis=1)
+    gain = metric[rows] - np.take_along_axis(trends.values["metric"][rows], first, axis=1)[:, 0]
     info = fleet.state.started.metric if fleet.state.started else None
-    return -1.0 if info is not None and not info.higher_is_better else 1.0
+    sign = 1.0 if info is None or info.higher_is_better else -1.0
+    high = np.minimum(paid, rent[rows]) - rents.usual
+    hit = old.any(axis=1) & (high >= beyond) & (gain * sign <= 0.01 * np.abs(metric[rows]))
+    size = np.zeros(fleet.n)
+    size[rows] = np.where(hit, high / beyond, 0.0)
+    gained = dict(zip(rows.tolist(), zip(gain.tolist(), span[:, 0].tolist(), strict=True), strict=True))
 
+    def stated(row: int) -> str:
+        more, steps = gained[row]
+        # A zero is `+0.00` from either side.
+        return f"rent {rent[row]:.2f}, {name} {round(more, 2) + 0.0:+.2f} in {steps} steps"
 
-def _metric_name(fleet: Fleet) -> str:
-    info = fleet.state.started.metric if fleet.state.started else None
-    return "metric" if info is None else info.name
+    name = "metric" if info is None else info.name
+    return _factor("rent, no gain", size > 0, size, stated)
 
 
 def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
-
-
-def _signed(value: float) -> str:
-    """A gain as shown; a zero is `+0.00` from either side."""
-    shown = f"{value:+.2f}"
-    return "+0.00" if shown == "-0.00" else shown
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -304,14 +304,22 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Each lane's median over that of the other lanes of its kind; only where there are others."""
 
 
+class Rents(msgspec.Struct, frozen=True, kw_only=True):
+    """What envs pay that measure something."""
+
+    num: int = 0
+    usual: float = 0.0
+    spread: float = 0.0
+    """Standard deviation, robust; 0 where too few pay, or nothing."""
+
+
 class FleetBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet at one tick."""
 
     pace: Pace = Pace()
     earnings: Earnings | None = None
     """`None` while no env has finished enough episodes."""
-    rent: float | None = None
-    """Median of what envs pay that measure something; `None` where too few do."""
+    rents: Rents = Rents()
     oldest_ns: int = 0
     """When the env that is quiet for longest last reported, on the fleet's clock; 0 where there is none."""
 
@@ -319,13 +327,21 @@ class FleetBaseline(msgspec.Struct, frozen=True, kw_only=True):
 def baseline_of(state: RunState, past: Past | None = None) -> FleetBaseline:
     """What is usual now, and was."""
     envs, past = state.envs, past or Past()
-    paid = paid_rents(envs)
     return FleetBaseline(
         pace=pace_of(state),
         earnings=earnings_of(envs, past),
-        rent=median_of(paid) if paid.size >= LEAST_REPORTING else None,
+        rents=_rents_of(envs),
         oldest_ns=int(envs.silences.last_ns[: envs.n].min()) if envs.n else 0,
     )
+
+
+def _rents_of(envs: Envs) -> Rents:
+    rent = envs.values["rent"][: envs.n]
+    paid: Floats = rent[np.isfinite(rent) & (envs.times["metric"][: envs.n] > 0)]
+    if paid.size < LEAST_REPORTING:
+        return Rents()
+    usual = median_of(paid)
+    return Rents(num=paid.size, usual=usual, spread=spread_high(paid) or abs(usual) / 2)
 
 
 def kind_of(lane: str) -> str:
@@ -339,13 +355,6 @@ def pace_of(state: RunState) -> Pace:
     step_time = envs.values["step_time"][: envs.n]
     lanes = _lane_medians(state, step_time)
     return Pace(median=_reporting_median(step_time), lanes=lanes, times=_paces(lanes))
-
-
-def paid_rents(envs: Envs) -> Floats:
-    """The newest rent of each env that pays one and measures something, in table order."""
-    rent = envs.values["rent"][: envs.n]
-    paid: Floats = rent[np.isfinite(rent) & (envs.times["metric"][: envs.n] > 0)]
-    return paid
 
 
 def _reporting_median(values: Floats) -> float | None:
