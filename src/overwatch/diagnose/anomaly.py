@@ -28,7 +28,7 @@ An env's status is the worst of its factors':
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -39,7 +39,7 @@ import msgspec
 import numpy as np
 
 from overwatch.diagnose.bounds import Bound
-from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor, Rule, Weights
+from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor, Rule
 from overwatch.diagnose.factors import (
     action_collapse,
     crashed,
@@ -52,8 +52,9 @@ from overwatch.diagnose.factors import (
     slow_lane,
     slow_step,
 )
-from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet, Returns, far, median_of, most_events, spread_low
+from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet, far, median_of, most_events, spread_low
 from overwatch.events.adding import added
+from overwatch.snapshot import Anomaly
 from overwatch.state.arrays import Floats, Ints, no_floats, no_ints
 from overwatch.state.places import Mask, Rows, num_of
 
@@ -86,15 +87,15 @@ def load_plugins(weights: Mapping[str, float]) -> tuple[tuple[Plugin, ...], dict
     """The installed plugins with their weights, and those that cannot be loaded with the reason."""
     found, failed = [], {}
     for point in sorted(_points(tuple(sys.path)), key=lambda point: point.name):
-        if not weights.get(point.name, 1.0):
+        weight = weights.get(point.name, 1.0)
+        if not weight:
             continue
         try:
             rule = _function(point)
+            found.append(Plugin(name=point.name, rule=rule, weight=weight))
         except Exception as error:  # noqa: BLE001 a named border: a plugin may raise anything
             failed[point.name] = _failure(error)
             _log.warning("factor %s cannot be loaded: %s", point.name, failed[point.name])
-            continue
-        found.append(Plugin(name=point.name, rule=rule, weight=weights.get(point.name, 1.0)))
     return tuple(found), failed
 
 
@@ -108,11 +109,10 @@ def weigh(plugin: Plugin, fleet: Fleet, limits: AnomalyLimits) -> Factor | str |
 
 
 def _function(point: EntryPoint) -> Rule:
-    rule = point.load()
+    rule: Rule = point.load()
     if not callable(rule):
         raise TypeError(f"{point.value} is no function")
-    known: Rule = rule
-    return known
+    return rule
 
 
 @lru_cache(maxsize=4)
@@ -145,19 +145,11 @@ def _failure(error: Exception) -> str:
 
 
 REASONS: Final = 3
-FACTORS: Final[tuple[tuple[Rule, Callable[[Weights], float]], ...]] = (
-    (crashed, lambda weights: weights.crashed),
-    (non_finite, lambda weights: weights.non_finite),
-    (slow_step, lambda weights: weights.slow_step),
-    (slow_lane, lambda weights: weights.slow_lane),
-    (silent, lambda weights: weights.silent),
-    (reward_collapse, lambda weights: weights.reward_collapse),
-    (rent_without_gain, lambda weights: weights.rent_without_gain),
-    (cull_rate, lambda weights: weights.cull_rate),
-    (gate_failures, lambda weights: weights.gate_failures),
-    (action_collapse, lambda weights: weights.action_collapse),
-)
-"""Each rule with its weight, so that a factor without one is a type error."""
+FACTORS: Final[tuple[Rule, ...]] = (
+    crashed, non_finite, slow_step, slow_lane, silent, reward_collapse, rent_without_gain, cull_rate,
+    gate_failures, action_collapse,
+)  # fmt: skip
+"""Each rule has a weight of its name."""
 STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 """Better ones first; the place is the code."""
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
@@ -206,142 +198,100 @@ def score_envs(
     off: Mapping[str, str] = MappingProxyType({}),
 ) -> Anomalies:
     """Score every env by every factor that is not turned off, nor `off` since it failed in this run."""
-    found = _shipped(fleet, limits)
-    failed = dict(off)
-    for plugin in plugins:
-        if plugin.name not in failed:
-            weighed = weigh(plugin, fleet, limits)
-            if isinstance(weighed, str):
-                failed[plugin.name] = weighed
-            elif weighed is not None:
-                found.append(weighed)
-    factors = tuple(found)
-    if not factors:
-        return Anomalies(scores=no_floats(fleet.n), codes=no_ints(fleet.n), factors=(), off=failed)
-    scores, codes = np.zeros(fleet.n), np.zeros(fleet.n, dtype=np.int64)
-    for factor in factors:
-        scores += factor.weight
-        hit = factor.weight > 0
-        codes[hit] = np.maximum(codes[hit], STATUSES.index(factor.status))
-    return Anomalies(scores=scores, codes=codes, factors=factors, off=failed)
-
-
-def _shipped(fleet: Fleet, limits: AnomalyLimits) -> list[Factor]:
-    """What the factors of this package find, weighed."""
-    found, weights = [], limits.weights
-    for rule, weight_of in FACTORS:
-        times = weight_of(weights)
+    found, failed = list[Factor](), dict(off)
+    for rule in FACTORS:
+        times: float = getattr(limits.weights, rule.__name__)
         factor = rule(fleet, limits) if times > 0 else None
         if factor is not None:
             found.append(factor if times == 1.0 else replace(factor, weight=factor.weight * times))
-    return found
+    for plugin in plugins:
+        weighed = None if plugin.name in failed else weigh(plugin, fleet, limits)
+        if isinstance(weighed, str):
+            failed[plugin.name] = weighed
+        elif weighed is not None:
+            found.append(weighed)
+    if not found:
+        return Anomalies(scores=no_floats(fleet.n), codes=no_ints(fleet.n), factors=(), off=failed)
+    scores, codes = np.zeros(fleet.n), np.zeros(fleet.n, dtype=np.int64)
+    for factor in found:
+        scores += factor.weight
+        codes = np.maximum(codes, STATUSES.index(factor.status) * (factor.weight > 0))
+    return Anomalies(scores=scores, codes=codes, factors=tuple(found), off=failed)
 
 
-_CRASHED: Final = STATUSES.index("crashed")
-_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 _LEAST_ENVS: Final = 2
 """Envs that are off together; one alone is no lane's matter."""
-
-
-class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane."""
-
-    score: float
-    reasons: tuple[str, ...]
-    """Strongest first."""
-
-
-_Stated: TypeAlias = tuple[float, str]
+Stated: TypeAlias = tuple[float, str]
+"""How much a reason weighs, and the reason."""
 
 
 def score_lanes(
     fleet: Fleet,
     anomalies: Anomalies,
     bounds: Mapping[str, Bound],
-    low: Mapping[str, tuple[float, str]],
+    low: Mapping[str, Stated],
     limits: AnomalyLimits,
-) -> dict[str, LaneScore]:
+) -> dict[str, Anomaly]:
     """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
-    rows = fleet.state.envs.by_lane()
-    num_lanes, found = len(rows) - (-1 in rows), dict[str, LaneScore]()
-    crashed = anomalies.codes == _CRASHED
-    off = ((crashed, "crashed"), ((anomalies.codes > 0) & ~crashed, "not ok")) if anomalies.factors else ()
+    lanes, found = fleet.state.envs.by_lane(), dict[str, Anomaly]()
+    crashed = anomalies.codes == STATUSES.index("crashed")
+    off = {"crashed": crashed, "not ok": (anomalies.codes > 0) & ~crashed} if anomalies.factors else {}
     for code, name in enumerate(fleet.state.lane_names.words):
-        if code not in rows and name not in bounds:
+        if code not in lanes and name not in bounds:
             continue
-        own = rows.get(code, _NO_ROWS)
-        factors = [_together(own, mask, word, num_lanes) for mask, word in off]
-        factors += [_slow(fleet, name, limits), low.get(name), _held_back(bounds.get(name))]
-        stated = sorted((one for one in factors if one is not None), key=lambda one: -one[0])
-        score = added(weight for weight, _ in stated)
-        found[name] = LaneScore(score=score, reasons=tuple(reason for _, reason in stated[:REASONS]))
+        stated = [low[name]] if name in low else []
+        for word, mask in off.items() if code in lanes else ():
+            stated += _together(lanes[code], mask, word, len(lanes) - (-1 in lanes))
+        pace, bound = fleet.usual.pace.times.get(name, 0.0), bounds.get(name)
+        if pace >= limits.slow_lane:
+            stated.append((min(pace / limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"))
+        # What holds it back is a fault of its own, not the work it does.
+        if bound is not None and "!" in bound.mark:
+            stated.append((float(len(bound.mark)), f"{bound.state.lower()}: {bound.why.partition(';')[0]}"))
+        stated.sort(key=lambda reason: -reason[0])
+        reasons = tuple(reason for _, reason in stated[:REASONS])
+        found[name] = Anomaly(score=added(weight for weight, _ in stated), reasons=reasons)
     return found
 
 
-def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> _Stated | None:
+def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> list[Stated]:
     """Far more envs of a lane are off than chance gives to any lane; most of them crashed is a hard fault."""
     own, num = int(off[rows].sum()), num_of(rows)
-    if own < _LEAST_ENVS:
-        return None
     others = off.size - num
     usual = (int(off.sum()) - own) / others * num if others else 0.0
-    limit = max(most_events(usual, max(1, num_lanes)), _LEAST_ENVS)
+    limit = max(most_events(usual, max(1, num_lanes)), _LEAST_ENVS) if own >= _LEAST_ENVS else own + 1
     if own < limit:
-        return None
+        return []
     weight = HARD if word == "crashed" and 2 * own > num else min(own / limit, SOFT_CAP)
-    return weight, f"{own} of {num} envs {word}"
+    return [(weight, f"{own} of {num} envs {word}")]
 
 
-def _slow(fleet: Fleet, name: str, limits: AnomalyLimits) -> _Stated | None:
-    """Its usual step is well above that of the other lanes of its kind."""
-    pace = fleet.lane_pace.get(name)
-    if pace is None or pace < limits.slow_lane:
-        return None
-    return min(pace / limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
-
-
-def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, tuple[float, str]]:
-    """Lanes whose episodes earn less than the other lanes' do: how much that weighs, and the reason."""
-    rows, found = fleet.state.envs.by_lane(), {}
-    num_lanes = sum(code >= 0 for code in rows)
-    if fleet.returns is None or num_lanes < 2:
-        return {}
+def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, Stated]:
+    """Lanes whose episodes earn less than the other lanes' do, by far more than the luck of so many envs."""
+    lanes, returns, found = fleet.state.envs.by_lane(), fleet.returns, dict[str, Stated]()
+    limit = far(len(lanes) - (-1 in lanes), limits.margin)
     for code, name in enumerate(fleet.state.lane_names.words):
-        stated = (
-            _low(fleet, fleet.returns, rows[code], far(num_lanes, limits.margin)) if code in rows else None
-        )
-        if stated is not None:
-            found[name] = stated
+        on = np.zeros(fleet.n, dtype=np.bool_)
+        if returns is None or code not in lanes:
+            continue
+        own = returns.recent[lanes[code]][returns.judged[lanes[code]]]
+        least = limit * _OF_MEDIAN * returns.fleet.noise / 2
+        # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
+        if own.size < LEAST_REPORTING or 2 * (returns.fleet.recent - median_of(own)) < least / own.size**0.5:
+            continue
+        on[lanes[code]] = True
+        others = returns.recent[returns.judged & ~on]
+        if others.size < LEAST_REPORTING:
+            continue
+        # The scatter of the others: a lane that fell must not excuse itself by its own fall.
+        scatter = max(spread_low(others), returns.fleet.noise / 2)
+        luck = _OF_MEDIAN * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
+        low = (median_of(others) - median_of(own)) / luck
+        if low >= limit:
+            reason = f"return {low:.1f} deviations below the other lanes'"
+            found[name] = min(1.0 + low / limit, SOFT_CAP), reason
     return found
 
 
-def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Stated | None:
-    """By far more than the luck of so many envs."""
-    own = returns.recent[rows][returns.judged[rows]]
-    if own.size < LEAST_REPORTING:
-        return None
-    # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
-    least = 1.2533 * returns.fleet.noise / 2 * (1.0 / own.size) ** 0.5
-    if returns.fleet.recent - median_of(own) < limit / 2 * least:
-        return None
-    on = np.zeros(fleet.n, dtype=np.bool_)
-    on[rows] = True
-    others = returns.recent[returns.judged & ~on]
-    if others.size < LEAST_REPORTING:
-        return None
-    # The scatter of the others: a lane that fell must not excuse itself by its own fall. A median scatters
-    # 1.25 times as much as a mean does.
-    scatter = max(spread_low(others), returns.fleet.noise / 2)
-    luck = 1.2533 * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
-    low = (median_of(others) - median_of(own)) / luck
-    if low < limit:
-        return None
-    return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
-
-
-def _held_back(bound: Bound | None) -> _Stated | None:
-    """What holds it back is a fault of its own, not the work it does."""
-    if bound is None or bound.mark not in ("!", "!!"):
-        return None
-    why = bound.why.partition(";")[0]
-    return (2.0 if bound.mark == "!!" else 1.0), f"{bound.state.lower()}: {why}"
+_OF_MEDIAN: Final = 1.2533
+"""Times as much as a mean a median scatters."""

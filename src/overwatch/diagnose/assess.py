@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from overwatch.diagnose.anomaly import Anomalies, LaneScore, low_lanes, score_envs, score_lanes
+from overwatch.diagnose.anomaly import Anomalies, Stated, low_lanes, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.findings import Evidence, problems, while_paused
 from overwatch.diagnose.fleet import (
@@ -44,7 +44,7 @@ from overwatch.diagnose.machines import Watched, is_new_second, watch
 from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy, stands_of
 from overwatch.diagnose.policy_rows import has_converged
 from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing, stood_last
-from overwatch.snapshot import Baseline
+from overwatch.snapshot import Anomaly, Baseline
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints, no_floats
 from overwatch.state.envs import Envs
 from overwatch.state.rollups import Rollups, rollups_of
@@ -168,7 +168,7 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
     past: Past = msgspec.field(default_factory=Past)
     lull: Lull = Lull()
     rollups: Rollups = Rollups()
-    low: dict[str, tuple[float, str]] = {}
+    low: dict[str, Stated] = {}
     """Lanes whose episodes earn little: how much that weighs, and the reason."""
 
 
@@ -219,7 +219,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What holds the run back as a whole."""
     beside: dict[str, Bound] = {}
     """What holds services beside the trainer back, by process."""
-    lanes: dict[str, LaneScore]
+    lanes: dict[str, Anomaly]
     """How far each lane is from the others, by name."""
     baseline: Baseline | None
     """The run that its throughput is compared with."""

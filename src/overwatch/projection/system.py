@@ -51,9 +51,7 @@ def bound_view(bound: Verdict) -> Bound:
 def lane_anomaly(judged: Judged, name: str | None) -> Anomaly | None:
     """How far a lane is from the others; `None` for one that is not known."""
     found = None if name is None else judged.lanes.get(name)
-    if found is None:
-        return None
-    return Anomaly(score=found.score, reasons=tuple(map(safe, found.reasons)))
+    return found and msgspec.structs.replace(found, reasons=tuple(map(safe, found.reasons)))
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
