@@ -25,7 +25,7 @@ from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
 from overwatch.diagnose.fleet import quick
 from overwatch.events.adding import added
-from overwatch.state.arrays import Floats, Ints, median
+from overwatch.state.arrays import Floats, Ints, median, seconds_between
 from overwatch.state.machines import Gauge, Peaks
 from overwatch.state.places import num_of
 from overwatch.state.rhythm import Phase
@@ -125,8 +125,7 @@ def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
 
 def _interval(phase: Phase) -> float | None:
     """Median seconds from one end to the next."""
-    ends = phase.ends.items
-    return median([(after - before) / 1e9 for before, after in pairwise(ends)])
+    return median(seconds_between(phase.ends.items))
 
 
 def _waits_since(phase: Phase, learns_since: int | None) -> int:
@@ -158,8 +157,7 @@ def update_times(phases: Mapping[str, Phase]) -> list[float]:
     found: list[float] = []
     for name, phase in phases.items():
         if parse_phase(name) is Kind.UPDATE:
-            ends = phase.ends.items
-            found = [(after - before) / 1e9 for before, after in pairwise(ends)]
+            found = seconds_between(phase.ends.items)
     return found
 
 

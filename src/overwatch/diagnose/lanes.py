@@ -5,7 +5,6 @@ A reading that is missing or old is `None`. Pure.
 
 from collections.abc import Mapping
 from enum import Enum
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -15,7 +14,7 @@ from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.fleet import Fleet, kind_of
 from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, Sawtooth, sawtooth
 from overwatch.events.adding import added
-from overwatch.state.arrays import median
+from overwatch.state.arrays import median, seconds_between
 from overwatch.state.machines import Gauge
 from overwatch.state.run import RunState
 from overwatch.state.services import Service
@@ -236,8 +235,7 @@ def is_known_rhythm(readings: Mapping[str, Gauge]) -> bool:
 def _fresh_s(readings: Mapping[str, Gauge]) -> float:
     """How long readings count: their own interval decides where it is long. They come together."""
     times = next((gauge.times.items for gauge in readings.values()), [])
-    interval_s = median([(after - before) / 1e9 for before, after in pairwise(times)])
-    return max(FRESH_S, INTERVALS * (interval_s or 0.0))
+    return max(FRESH_S, INTERVALS * (median(seconds_between(times)) or 0.0))
 
 
 def _age_s(stamp: int, tick: int) -> float:

@@ -13,8 +13,7 @@ that is gone is another finding. What fills up is judged by what is left, and by
 Pure.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -27,11 +26,11 @@ from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.lane_signals import memory_trend
-from overwatch.diagnose.lanes import FRESH_S, LaneFacts, Of, is_known_rhythm
+from overwatch.diagnose.lanes import FRESH_S, INTERVALS, LaneFacts, Of, is_known_rhythm
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
 from overwatch.events.adding import added
 from overwatch.snapshot import Baseline
-from overwatch.state.arrays import NORMAL, median
+from overwatch.state.arrays import NORMAL, median, seconds_between
 from overwatch.state.machines import HostReadings, LaneHealth
 from overwatch.state.rhythm import Pace, Stretch
 from overwatch.state.run import RunState
@@ -40,82 +39,67 @@ HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * S
 """What holds a lane back has been true for a while already."""
 
 
-_SPOKEN_OF: Final = frozenset(row.state.value for row in ROWS if row.fault)
-
-
 def lane_problems(
     fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits
 ) -> Iterator[Problem]:
     """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones."""
-    if not _SPOKEN_OF.intersection(bound.state for bound in bounds.values()):
+    faults = {row.state.value: [lane for lane in lanes if bounds[lane.name].state == row.state.value]
+              for row in ROWS if row.fault}  # fmt: skip
+    if not any(faults.values()):
         return
     slow = with_slow_lane(fleet, limits)
     waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
-    for lane in lanes:
-        bound = bounds[lane.name]
-        num_slow = int((slow & fleet.on_lane(lane.name)).sum())
-        match BoundState(bound.state):
-            case BoundState.THROTTLED:
-                yield _lane_problem(fleet, lane, bound, _throttled(lane, bound), num_slow)
-            case BoundState.STRAGGLER:
-                what = "lane" if lane.of is Of.DEVICE else "rank"
-                lead = "" if not waiting else f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
-                message = bound.why.partition(";")[0]
-                yield _lane_problem(
-                    fleet, lane, bound, ("straggler", f"straggler: {message}{lead}"), num_slow
-                )
-            case BoundState.OOM_RISK:
-                yield _lane_problem(fleet, lane, bound, ("oom-forecast", bound.why), 0)
-            case _:
-                pass
     for row in ROWS:
-        if row.shared is not None:
-            of_it = [lane for lane in lanes if bounds[lane.name].state == row.state.value]
-            yield from _for_all(fleet, of_it, bounds, row.shared)
+        of_it = faults.get(row.state.value, [])
+        if row.shared is not None and of_it:
+            yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared)
+        for lane in of_it if row.shared is None else ():
+            bound, is_device = bounds[lane.name], lane.of is Of.DEVICE
+            code, message = _stated(row.state, lane, bound)
+            if row.state is BoundState.STRAGGLER and waiting:
+                what = "lane" if is_device else "rank"
+                message += f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
+            num_slow = int((slow & fleet.on_lane(lane.name)).sum()) if code != "oom-forecast" else 0
+            envs = "" if not num_slow else f"; {num_slow} slow {'env' if num_slow == 1 else 'envs'}"
+            yield Problem(
+                code=code,
+                severity="critical" if bound.mark == "!!" else "warning",
+                scope="gpu" if is_device else "run",
+                subject=lane.name,
+                at=fleet.state.last_at,
+                message=message + envs,
+                hint=bound.hint,
+                factors=bound.evidence,
+                symptoms=num_slow,
+                patience=HELD,
+            )
 
 
-def _lane_problem(
-    fleet: Fleet, lane: LaneFacts, bound: Bound, stated: tuple[str, str], num_slow: int
-) -> Problem:
-    code, message = stated
-    envs = "" if not num_slow else f"; {num_slow} slow {'env' if num_slow == 1 else 'envs'}"
-    return Problem(
-        code=code,
-        severity="critical" if bound.mark == "!!" else "warning",
-        scope="gpu" if lane.of is Of.DEVICE else "run",
-        subject=lane.name,
-        at=fleet.state.last_at,
-        message=message + envs,
-        hint=bound.hint,
-        factors=bound.evidence,
-        symptoms=num_slow,
-        patience=HELD,
-    )
+def _stated(state: BoundState, lane: LaneFacts, bound: Bound) -> tuple[str, str]:
+    """Code and message of a lane's own fault."""
+    if state is BoundState.OOM_RISK:
+        return "oom-forecast", bound.why
+    first = bound.why.partition(";")[0]
+    if state is BoundState.STRAGGLER:
+        return "straggler", f"straggler: {first}"
+    cause = first.partition(":")[0]
+    now = "" if lane.clock is None else f", clock at {lane.clock:.0%} of max"
+    if cause == "clock":
+        return "clock-low", f"clock held down{now}"
+    return f"{cause}-throttle", f"{cause} throttle{now}"
 
 
-def _throttled(lane: LaneFacts, bound: Bound) -> tuple[str, str]:
-    cause = bound.why.partition(":")[0].partition(";")[0]
-    code = "clock-low" if cause == "clock" else f"{cause}-throttle"
-    name = "clock held down" if cause == "clock" else f"{cause} throttle"
-    return code, name if lane.clock is None else f"{name}, clock at {lane.clock:.0%} of max"
-
-
-def _for_all(
-    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], shared: Shared
-) -> Iterator[Problem]:
+def _shared(fleet: Fleet, lanes: Sequence[LaneFacts], first: Bound, shared: Shared) -> Problem:
     """Several lanes that wait for the same thing are one finding about it."""
-    if not lanes:
-        return
-    first = bounds[lanes[0].name]
     several = len(lanes) > 1
     own = not several and lanes[0].of is Of.DEVICE
-    stated = f"{shared.message}: {first.why.partition(',')[0]}"
-    yield Problem(
+    waits = f"; {len(lanes)} lanes wait" if several else ""
+    return Problem(
         code=shared.code,
         scope="gpu" if own else shared.scope,
         subject=lanes[0].name if own else None,
         at=fleet.state.last_at,
-        message=f"{stated}; {len(lanes)} lanes wait" if several else stated,
+        message=f"{shared.message}: {first.why.partition(',')[0]}{waits}",
         hint=first.hint,
         factors=first.evidence,
         symptoms=len(lanes) if several else 0,
@@ -144,13 +128,10 @@ PATIENCE: Final = Patience(clear=20 * SECOND_NS, cooldown=120 * SECOND_NS)
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """How much a run gets done."""
 
-    unit: str
-    now: float
-    """Of the newest stretches, a second."""
     at: int
-    """When the newest of them ended."""
-    phases: dict[str, float] = {}
-    """Seconds in each phase for one step or update, now."""
+    """When the newest stretch ended."""
+    now: Baseline
+    """Of the newest stretches."""
     best: Baseline | None = None
     """Of the best hour so far; of the best minutes while the run is younger."""
 
@@ -163,97 +144,67 @@ def throughput_of(pace: Pace, before: Throughput | None) -> Throughput | None:
     newest = stretches[-1]
     if before is not None and before.at == newest.at:
         return before
-    unit = _unit(newest)
-    alike = [stretch for stretch in stretches if _unit(stretch) == unit]
+    alike = [one for one in stretches if bool(one.steps) == bool(newest.steps)]
     best = before.best if before is not None and before.at >= stretches[0].at else None
-    hour = [stretch for stretch in alike if newest.at - stretch.at < HOUR_NS]
+    hour = [one for one in alike if newest.at - one.at < HOUR_NS]
     if len(hour) >= LEAST:
-        candidate = baseline_of(hour, unit)
+        candidate = _baseline(hour)
         best = candidate if best is None or candidate.rate > best.rate else best
-    recent = alike[-RECENT:]
-    return Throughput(
-        unit=unit,
-        now=median([stretch.rate for stretch in recent]) or 0.0,
-        at=newest.at,
-        phases=_a_piece(recent),
-        best=best,
-    )
+    return Throughput(at=newest.at, now=_baseline(alike[-RECENT:]), best=best)
 
 
-def baseline_of(stretches: Sequence[Stretch], unit: str, name: str = "its best hour") -> Baseline:
-    """What these stretches were like."""
+def _baseline(stretches: Sequence[Stretch]) -> Baseline:
+    """What these stretches were like, with the seconds in each phase for one step or update."""
     rates = [stretch.rate for stretch in stretches]
     centre = median(rates) or 0.0
     apart = [abs(rate - centre) for rate in rates]
-    # Few steps a stretch make few different rates: most are alike, and the others no fall.
-    scatter = max(NORMAL * (median(apart) or 0.0), OF_MEAN * added(apart) / max(1, len(apart)))
-    return Baseline(name=name, unit=unit, rate=centre, scatter=scatter, phases=_a_piece(stretches))
-
-
-def _unit(stretch: Stretch) -> str:
-    return "steps" if stretch.steps else "updates"
-
-
-def _a_piece(stretches: Sequence[Stretch]) -> dict[str, float]:
-    """Seconds in each phase for one step or update."""
     pieces = sum(stretch.steps or stretch.updates for stretch in stretches)
-    names = sorted({name for stretch in stretches for name in stretch.phases})
-    if not pieces:
-        return {}
-    return {name: added(stretch.phases.get(name, 0.0) for stretch in stretches) / pieces for name in names}
+    names = sorted({name for stretch in stretches for name in stretch.phases}) if pieces else ()
+    return Baseline(
+        name="its best hour",
+        unit="steps" if stretches[-1].steps else "updates",
+        rate=centre,
+        # Few steps a stretch make few different rates: most are alike, and the others no fall.
+        scatter=max(NORMAL * (median(apart) or 0.0), OF_MEAN * added(apart) / max(1, len(apart))),
+        phases={name: added(one.phases.get(name, 0.0) for one in stretches) / pieces for name in names},
+    )
 
 
 def regressions(reported: Throughput | None, baseline: Baseline | None) -> Iterator[Problem]:
     """At most one finding for each thing that the run is compared with."""
     if reported is None:
         return
+    now = reported.now
     for code, other in (("throughput-regression", reported.best), ("throughput-below-baseline", baseline)):
-        if other is not None and other.unit == reported.unit and _has_fallen(reported, other):
-            yield _fall_problem(code, reported, other)
+        if other is None or other.unit != now.unit:
+            continue
+        if now.rate >= min((1 - FALL) * other.rate, other.rate - SCATTER * other.scatter):
+            continue
+        grew, words, hint = _grown_phase(now, other), "", "time the phases to see what takes the time"
+        if grew is not None:
+            before, hint = other.phases.get(grew, 0.0), f"look at what {grew} does now and did not before"
+            words = f"{grew} takes {now.phases[grew] / before:.1f}x as long" if before else f"{grew} is new"
+        elif now.phases and other.phases:
+            hint = "all phases grew alike: look at the machine: clock, neighbours, cores"
+        fall = f"{1 - now.rate / other.rate:.0%} below {other.rate:,.3g} of {other.name}"
+        yield Problem(
+            code=code,
+            at=reported.at,
+            message="; ".join(filter(None, (f"{now.rate:,.3g} {now.unit}/s, {fall}", words))),
+            hint=hint,
+            factors=(words,) if words else (),
+            patience=PATIENCE,
+        )
 
 
-def _has_fallen(reported: Throughput, other: Baseline) -> bool:
-    return reported.now < (1 - FALL) * other.rate and reported.now < other.rate - SCATTER * other.scatter
-
-
-def _fall_problem(code: str, reported: Throughput, other: Baseline) -> Problem:
-    grew = grown_phase(reported, other)
-    by = "" if grew is None else f"; {_grown(grew, reported, other)}"
-    fall = 1 - reported.now / other.rate
-    return Problem(
-        code=code,
-        at=reported.at,
-        message=f"{reported.now:,.3g} {reported.unit}/s, {fall:.0%} below {other.rate:,.3g} of "
-        f"{other.name}{by}",
-        hint=_hint(grew)
-        if reported.phases and other.phases
-        else "time the phases to see what takes the time",
-        factors=() if grew is None else (_grown(grew, reported, other),),
-        patience=PATIENCE,
-    )
-
-
-def _hint(grew: str | None) -> str:
-    if grew is None:
-        return "all phases grew alike: look at the machine: clock, neighbours, cores"
-    return f"look at what {grew} does now and did not before"
-
-
-def _grown(name: str, reported: Throughput, other: Baseline) -> str:
-    before, now = other.phases.get(name, 0.0), reported.phases[name]
-    return f"{name} takes {now / before:.1f}x as long" if before > 0 else f"{name} is new"
-
-
-def grown_phase(reported: Throughput, other: Baseline) -> str | None:
+def _grown_phase(now: Baseline, other: Baseline) -> str | None:
     """The phase that took most of the time that is lost; of phases within phases the innermost."""
-    if not other.phases or reported.now <= 0 or other.rate <= 0:
-        return None
-    grew = {name: now - other.phases.get(name, 0.0) for name, now in reported.phases.items()}
-    most = max(grew.values(), default=0.0)
-    if most < LEAST_OF_FALL * (1 / reported.now - 1 / other.rate):
+    grew = {name: took - other.phases.get(name, 0.0) for name, took in now.phases.items()}
+    most = max(grew.values(), default=0.0) if other.phases and now.rate > 0 else 0.0
+    if most <= 0 or most < LEAST_OF_FALL * (1 / now.rate - 1 / other.rate):
         return None
     alike = [name for name, more in grew.items() if more >= MOST_OF * most]
-    return min(alike, key=lambda name: (reported.phases[name], name))
+    return min(alike, key=lambda name: (now.phases[name], name))
 
 
 GONE_S: Final = 7.0
@@ -284,187 +235,127 @@ def hardware_problems(state: RunState, lanes: Sequence[LaneFacts], tick: int) ->
     """Everything that is wrong with the machines themselves, by this second's readings."""
     facts = {lane.name: lane for lane in lanes}
     for name, health in state.lane_health.items():
-        yield from _lost(state, name, health, facts.get(name), tick)
-        yield from _memory_errors(name, health)
-        yield from _fault(state, name, health)
+        for code, severity, at, message, hint in _ill(state, health, facts.get(name), tick):
+            yield Problem(
+                code=code, severity=severity, scope="gpu", subject=name, at=at, message=message, hint=hint,
+                patience=STEADY if severity == "warning" else HELD,
+            )  # fmt: skip
     for node, host in state.hosts.items():
         for filling in _FILLING:
             yield from _full(state, node, host, filling, tick)
     yield from _not_saving(state)
 
 
-def _lost(
-    state: RunState, name: str, health: LaneHealth, lane: LaneFacts | None, tick: int
-) -> Iterator[Problem]:
-    """A GPU that the driver reports lost, or whose readings ended while its reader goes on."""
-    hint = "save a checkpoint where it still can; look at dmesg for Xid, then reset or drain the machine"
-    if health.lost_at:
-        yield _of_lane(
-            name, "critical", health.lost_at, code="gpu-lost", message=f"GPU lost: {health.lost}", hint=hint
-        )
-        return
-    if lane is None or lane.is_fresh or lane.age_s < GONE_S or not is_known_rhythm(state.lanes[name]):
-        return
+def _ill(
+    state: RunState, health: LaneHealth, lane: LaneFacts | None, tick: int
+) -> Iterator[tuple[str, str, int, str, str]]:
+    """What is wrong with a GPU, by its driver or since its readings ended while its reader goes on."""
     reader = state.sources.get(health.read_by)
-    if reader is None or reader.finished or (tick - reader.sampled) / 1e9 > lane.fresh_s:
-        return
-    yield _of_lane(
-        name,
-        "critical" if lane.age_s >= max(GONE_FOR_GOOD_S, 2 * lane.fresh_s) else "warning",
-        tick - int(lane.age_s * 1e9),
-        code="gpu-lost",
-        message=f"GPU gives no readings for {duration(lane.age_s)}, while {reader.speaker} reads its machine",
-        hint="run nvidia-smi there; look at dmesg for Xid, then reset or drain the machine",
-    )
-
-
-def _memory_errors(name: str, health: LaneHealth) -> Iterator[Problem]:
-    """Memory that lost data since this run began; what was counted before is another run's."""
-    if not health.memory_at:
-        return
-    more = health.newest_errors - (health.errors or 0.0)
-    counted = (
-        f"{more:.0f} uncorrected memory {'error' if more == 1 else 'errors'} in this run" if more else ""
-    )
-    words = "; ".join(part for part in (counted, health.memory) if part)
-    hint = "stop trusting what it computed since; reset the GPU, and replace it where it happens again"
-    yield _of_lane(name, "critical", health.memory_at, code="ecc-uncorrectable", message=words, hint=hint)
-
-
-def _fault(state: RunState, name: str, health: LaneHealth) -> Iterator[Problem]:
+    if health.lost_at:
+        hint = "save a checkpoint where it still can; look at dmesg for Xid, then reset or drain the machine"
+        yield "gpu-lost", "critical", health.lost_at, f"GPU lost: {health.lost}", hint
+    elif (
+        lane is not None
+        and reader is not None
+        and not lane.is_fresh
+        and is_known_rhythm(state.lanes[lane.name])
+    ):
+        is_read = not reader.finished and (tick - reader.sampled) / 1e9 <= lane.fresh_s
+        if lane.age_s >= GONE_S and is_read:
+            gone = lane.age_s >= max(GONE_FOR_GOOD_S, 2 * lane.fresh_s)
+            message = (
+                f"GPU gives no readings for {duration(lane.age_s)}, while {reader.speaker} reads its machine"
+            )
+            hint = "run nvidia-smi there; look at dmesg for Xid, then reset or drain the machine"
+            at = tick - int(lane.age_s * 1e9)
+            yield "gpu-lost", "critical" if gone else "warning", at, message, hint
+    if health.memory_at:
+        # What was counted before this run is another one's.
+        more = health.newest_errors - (health.errors or 0.0)
+        errors = "error" if more == 1 else "errors"
+        counted = f"{more:.0f} uncorrected memory {errors} in this run" if more else ""
+        hint = "stop trusting what it computed since; reset the GPU, and replace it where it happens again"
+        message = "; ".join(filter(None, (counted, health.memory)))
+        yield "ecc-uncorrectable", "critical", health.memory_at, message, hint
     if health.fault_at and (state.last_at - health.fault_at) / 1e9 <= FAULT_S:
         hint = "look at dmesg around it; a fault that comes again needs a reset, or another GPU"
-        yield _of_lane(name, "warning", health.fault_at, code="gpu-fault", message=health.fault, hint=hint)
-
-
-def _of_lane(name: str, severity: str, at: int, *, code: str, message: str, hint: str) -> Problem:
-    return Problem(
-        code=code, severity=severity, scope="gpu", subject=name, at=at, message=message, hint=hint,
-        patience=STEADY if severity == "warning" else HELD,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Filling:
-    """Something of a host that fills up."""
-
-    code: str
-    what: str
-    used: str
-    total: str
-    """Short names of its readings."""
-    hint: str
-    soon_s: float
-    """From so many seconds to full on it is a warning."""
-    now_s: float
-    """And from so many on critical."""
-    rising_from: float
-    """Used share below which a rise is a start."""
-    is_short: Callable[[float, float, RunState], str | None]
-    """How bad it is by what is used of the whole alone."""
-
-
-def _short_of_memory(used: float, total: float, _state: RunState) -> str | None:
-    """A kernel ends processes when nothing is left; a full page cache is not counted as used."""
-    if used >= OUT * total:
-        return "critical"
-    return "warning" if used >= SHORT * total else None
-
-
-def _short_of_disk(used: float, total: float, state: RunState) -> str | None:
-    """By bytes too: a twentieth of a large disk is much."""
-    saved = state.checkpoint.size_bytes if state.checkpoint is not None else None
-    left = total - used
-    if used >= SHORT * total and left < NO_ROOM:
-        return "critical"
-    if (saved or 0) > left or (used >= SHORT * total and left < SMALL_ROOM):
-        return "warning"
-    return None
+        yield "gpu-fault", "warning", health.fault_at, health.fault, hint
 
 
 _FILLING: Final = (
-    _Filling(
-        code="host-memory",
-        what="memory",
-        used="ram_used_bytes",
-        total="ram_total_bytes",
-        hint="save a checkpoint; look for what grows: replay buffers, workers, caches, kept tensors",
-        soon_s=300.0,
-        now_s=60.0,
-        rising_from=0.85,
-        is_short=_short_of_memory,
+    (
+        "host-memory", "memory", "ram", 300.0, 60.0, 0.85,
+        "save a checkpoint; look for what grows: replay buffers, workers, caches, kept tensors",
     ),
-    _Filling(
-        code="disk-full",
-        what="disk",
-        used="disk_used_bytes",
-        total="disk_total_bytes",
-        hint="make room now, the next checkpoint fails; keep fewer checkpoints, or on another disk",
-        soon_s=3600.0,
-        now_s=120.0,
-        rising_from=0.8,
-        is_short=_short_of_disk,
+    (
+        "disk-full", "disk", "disk", 3600.0, 120.0, 0.8,
+        "make room now, the next checkpoint fails; keep fewer checkpoints, or on another disk",
     ),
-)
+)  # fmt: skip
+"""What fills up: code, word and readings; from so many seconds to full on a warning, and critical; the used
+share below which a rise is a start; hint."""
 
 
-def _full(state: RunState, node: str, host: HostReadings, filling: _Filling, tick: int) -> Iterator[Problem]:
+def _shortage(code: str, used: float, total: float, state: RunState) -> str | None:
+    """How bad it is by what is used of the whole alone."""
+    share, left = used / total, total - used
+    if code == "host-memory":
+        # A kernel ends processes when nothing is left; a full page cache is not counted as used.
+        return "critical" if share >= OUT else "warning" if share >= SHORT else None
+    # By bytes too: a twentieth of a large disk is much.
+    if share >= SHORT and left < NO_ROOM:
+        return "critical"
+    saved = state.checkpoint.size_bytes if state.checkpoint is not None else None
+    return "warning" if (saved or 0) > left or (share >= SHORT and left < SMALL_ROOM) else None
+
+
+def _full(
+    state: RunState, node: str, host: HostReadings, filling: tuple[str, str, str, float, float, float, str],
+    tick: int,
+) -> Iterator[Problem]:  # fmt: skip
     """A host that is short of something, or will be soon."""
-    used, total = host.gauges.get(filling.used), host.gauges.get(filling.total)
+    code, what, short, soon_s, now_s, rising_from, hint = filling
+    used, total = host.gauges.get(f"{short}_used_bytes"), host.gauges.get(f"{short}_total_bytes")
     if used is None or total is None or total.value <= 0:
         return
-    if (tick - used.stamp) / 1e9 > max(FRESH_S, 3 * _interval_s(used.times.items)):
+    if (tick - used.stamp) / 1e9 > max(
+        FRESH_S, INTERVALS * (median(seconds_between(used.times.items)) or 0.0)
+    ):
         return
-    severity = filling.is_short(used.value, total.value, state)
+    severity = _shortage(code, used.value, total.value, state)
     share, left = used.value / total.value, max(0.0, total.value - used.value)
-    words = f"{filling.what} of {node} {share:.0%} full, {left / GIB:.1f} GiB left"
-    trend = memory_trend(used, host.peaks.get(filling.used), total.value)
-    soon_s = 0.0 if trend is None else min(filling.soon_s, FORESIGHT * trend.span_s)
-    if trend is not None and share >= filling.rising_from and trend.oom_s <= soon_s:
-        soon = trend.oom_s <= filling.now_s and share >= 0.9
-        severity = "critical" if soon or severity == "critical" else "warning"
+    words = f"{what} of {node} {share:.0%} full, {left / GIB:.1f} GiB left"
+    trend = memory_trend(used, host.peaks.get(f"{short}_used_bytes"), total.value)
+    if trend is not None and share >= rising_from and trend.oom_s <= min(soon_s, FORESIGHT * trend.span_s):
+        is_near = trend.oom_s <= now_s and share >= 0.9
+        severity = "critical" if is_near or severity == "critical" else "warning"
         words += f"; full in about {duration(trend.oom_s)}"
-    if severity is None:
-        return
-    yield Problem(
-        code=filling.code, severity=severity, scope="host", subject=node, at=used.at, message=words,
-        hint=filling.hint, patience=STEADY,
-    )  # fmt: skip
-
-
-def _interval_s(times: Sequence[int]) -> float:
-    return median([(after - before) / 1e9 for before, after in pairwise(times)]) or 0.0
+    if severity is not None:
+        yield Problem(
+            code=code, severity=severity, scope="host", subject=node, at=used.at, message=words, hint=hint,
+            patience=STEADY,
+        )  # fmt: skip
 
 
 def _not_saving(state: RunState) -> Iterator[Problem]:
     """Saves fail, by the log; or checkpoints are overdue by their schedule, in updates and in time."""
     saves, failed = state.saves.items, state.failed_saves
+    times = seconds_between([at for at, _ in saves])
+    updates = [float(after - before) for (_, before), (_, after) in pairwise(saves)]
+    usual = median(updates)
     if failed.count >= FAILED_SAVES:
         last = "no checkpoint was saved yet" if state.checkpoint is None else "since the newest one"
-        yield Problem(
-            code="checkpoints-stopped",
-            at=failed.first_at,
-            message=f"{failed.count} saves failed, {last}: {failed.message}",
-            hint="make room, or mend the path or the access to it, and save at once: nothing can be resumed",
-        )
+        at, message = failed.first_at, f"{failed.count} saves failed, {last}: {failed.message}"
+        hint = "make room, or mend the path or the access to it, and save at once: nothing can be resumed"
+    elif len(saves) < LEAST_SAVES or usual is None or max(updates) > REGULAR * usual:
         return
-    if len(saves) < LEAST_SAVES:
-        return
-    times = [(after[0] - before[0]) / 1e9 for before, after in pairwise(saves)]
-    updates = [float(after[1] - before[1]) for before, after in pairwise(saves)]
-    usual = median(updates)
-    if usual is None or max(updates) > REGULAR * usual:
-        return
-    at, done = saves[-1]
-    for_s, more = (state.last_update_at - at) / 1e9, state.updates - done
-    if more <= OVERDUE * max(updates) or for_s <= OVERDUE * max(times):
-        return
-    yield Problem(
-        code="checkpoints-stopped",
-        at=at + int(max(times) * SECOND_NS),
-        message=(
-            f"no checkpoint for {duration(for_s)} and {more:,} updates; usual every "
-            f"{duration(median(times) or 0.0)}, {usual:.0f} updates"
-        ),
-        hint="look at the trainer's log for a save that failed: a full disk, a quota, a path that is gone",
-    )
+    else:
+        saved_at, done = saves[-1]
+        for_s, more = (state.last_update_at - saved_at) / 1e9, state.updates - done
+        if more <= OVERDUE * max(updates) or for_s <= OVERDUE * max(times):
+            return
+        at = saved_at + int(max(times) * SECOND_NS)
+        every = f"usual every {duration(median(times) or 0.0)}, {usual:.0f} updates"
+        message = f"no checkpoint for {duration(for_s)} and {more:,} updates; {every}"
+        hint = "look at the trainer's log for a save that failed: a full disk, a quota, a path that is gone"
+    yield Problem(code="checkpoints-stopped", at=at, message=message, hint=hint)

@@ -158,10 +158,10 @@ def _throughput(judged: Judged) -> Throughput | None:
     if known is None:
         return None
     return Throughput(
-        unit=known.unit,
-        now=known.now,
+        unit=known.now.unit,
+        now=known.now.rate,
         best=known.best,
-        baseline=baseline if baseline is not None and baseline.unit == known.unit else None,
+        baseline=baseline if baseline is not None and baseline.unit == known.now.unit else None,
     )
 
 

@@ -5,8 +5,9 @@ push the oldest out. Must not know what the values mean.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -142,3 +143,8 @@ def median(values: list[float]) -> float | None:
     if len(ordered) % 2:
         return ordered[half]
     return (ordered[half - 1] + ordered[half]) / 2
+
+
+def seconds_between(times: Sequence[int]) -> list[float]:
+    """Seconds from each of these times, in ns, to the next."""
+    return [(after - before) / 1e9 for before, after in pairwise(times)]

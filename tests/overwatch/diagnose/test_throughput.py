@@ -62,7 +62,7 @@ def test_a_steady_run_is_at_its_best() -> None:
     reported = judged.assessment.watched.slow.throughput
 
     assert reported is not None
-    assert reported.now == pytest.approx(STEPS / 4)
+    assert reported.now.rate == pytest.approx(STEPS / 4)
     assert reported.best is not None
     assert reported.best.rate == pytest.approx(STEPS / 4)
     assert found == set()
@@ -137,7 +137,7 @@ def test_a_run_without_steps_is_measured_by_its_updates() -> None:
     reported = judged.assessment.watched.slow.throughput
 
     assert reported is not None
-    assert (reported.unit, reported.now) == ("updates", pytest.approx(0.25))
+    assert (reported.now.unit, reported.now.rate) == ("updates", pytest.approx(0.25))
 
 
 def test_the_memory_of_a_run_is_bounded() -> None:
