@@ -23,11 +23,9 @@ from overwatch.diagnose.findings import Evidence, problems, while_paused
 from overwatch.diagnose.fleet import (
     Fleet,
     FleetBaseline,
-    Lull,
     Past,
     baseline_of,
     fleet_of,
-    lull_of,
     past_of,
 )
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
@@ -166,7 +164,6 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
 
     usual: FleetBaseline = FleetBaseline()
     past: Past = msgspec.field(default_factory=Past)
-    lull: Lull = Lull()
     rollups: Rollups = Rollups()
     low: dict[str, Stated] = {}
     """Lanes whose episodes earn little: how much that weighs, and the reason."""
@@ -257,7 +254,6 @@ def assess(
         state=state,
         fleet=fleet,
         anomalies=anomalies,
-        lull=second.lull,
         machines=machines,
         link=link,
         limits=how.limits,
@@ -322,11 +318,10 @@ def _second(
         past = previous.second.past
         if lives is not previous.lives:
             past = past.by(rows_of(lives, previous.lives))
-        past = past_of(state.envs, past, state.last_at, how.limits.crowd)
+        past = past_of(state, past, how.limits.crowd)
         usual = baseline_of(state, past)
         low = low_lanes(fleet_of(state, usual, past), how.limits)
-        lull = lull_of(state, previous.second.lull)
-        return Second(usual=usual, past=past, lull=lull, rollups=rollups_of(state), low=low)
+        return Second(usual=usual, past=past, rollups=rollups_of(state), low=low)
 
 
 def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:

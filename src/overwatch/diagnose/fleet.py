@@ -18,17 +18,15 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from overwatch.state.arrays import NORMAL, Floats, Ints, floats, median
 from overwatch.state.env_tables import EpisodeSums
 from overwatch.state.envs import Envs
+from overwatch.state.places import Mask
 from overwatch.state.run import RunState
 
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
-_MANY: Final = 50
-"""Events from which on their number gives the rate."""
 _LN2: Final = 0.6931471805599453
 
 
@@ -85,25 +83,6 @@ def most_events(mean: float, n: int) -> int:
     return count
 
 
-def most_events_after(known: int, times: float, n: int) -> int:
-    """As `most_events`, where the mean is known by `known` events in so many times as long.
-
-    What a few events give is an interval and no rate.
-    """
-    if known > _MANY:
-        return most_events(known / times, n)
-    budget, fresh = 0.01 / n, 1.0 / (1.0 + times)
-    term = 1.0
-    for _ in range(known + 1):
-        term *= 1.0 - fresh
-    tail, count = 1.0, 0
-    while tail > budget and count < 1_000:
-        tail -= term
-        term *= fresh * (known + 1 + count) / (count + 1)
-        count += 1
-    return count
-
-
 def _fading(x: float) -> float:
     """Exponential of −x for 0 ≤ x ≤ 50, by squaring; the same bits on every machine."""
     small = 1.0 - x / 4096.0 + (x / 4096.0) * (x / 4096.0) / 2.0
@@ -129,6 +108,12 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """When more envs than are ever few began to earn far less; 0 while they do not."""
     step: float | None = None
     """Median step of all envs, seconds; it stays while most of them take far longer."""
+    seen_at: int = 0
+    """Producer's time of the newest record of any env..."""
+    updates: int = 0
+    """...the run's updates when that was seen..."""
+    most_updates: int = 0
+    """...and the most that came between two such records so far."""
 
     def by(self, rows: Ints) -> "Past":
         """The same by rows of now, which were these before, -1 where there was none."""
@@ -137,9 +122,10 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, level=level, scatter=scatter)
 
 
-def past_of(envs: Envs, before: Past, at: int, crowd: float) -> Past:
+def past_of(state: RunState, before: Past, crowd: float) -> Past:
     """What was usual, after a second more; a `crowd` is a share of the fleet."""
-    sums, n = envs.all_sums(), envs.n
+    envs, n, seen_at = state.envs, state.envs.n, state.envs.silences.at
+    sums, updates = envs.all_sums(), before.updates if seen_at == before.seen_at else state.updates
     judged, fresh = sums.judged[:n], before.level.size != n
     old = (floats(n), floats(n)) if fresh else (before.level, before.scatter)
     least = DROP * max(_noise(old[1], sums, n), sys.float_info.min)
@@ -147,42 +133,21 @@ def past_of(envs: Envs, before: Past, at: int, crowd: float) -> Past:
         judged & np.isfinite(old[1]) & (old[0] - sums.lasting[:n] >= np.fmax(least, DROP * NORMAL * old[1]))
     )
     many = judged.any() and float(fell.sum()) > crowd * float(judged.sum())
-    median_step = _reporting_median(envs.values["step_time"][:n])
+    now = _reporting_median(envs.values["step_time"][:n])
     return Past(
         level=np.where(fell, old[0], sums.earlier[:n]),
         scatter=np.where(fell, old[1], sums.scatter[:n]),
-        many_at=(before.many_at or at) if many else 0,
-        step=median_step if before.step is None else _like(median_step, before.step),
+        many_at=(before.many_at or state.last_at) if many else 0,
+        # What is far more than it was is not what was usual.
+        step=before.step if now is None or now >= SLOWER * (before.step or now) else now,
+        seen_at=seen_at,
+        updates=updates,
+        most_updates=max(before.most_updates, updates - before.updates) if before.seen_at else 0,
     )
-
-
-def _like(now: float | None, before: float) -> float | None:
-    """What is usual now, unless it is far more than it was: then what was."""
-    return before if now is None or now >= SLOWER * before else now
 
 
 SLOWER: Final = 2.0
 """Times the median step of before: far more. So much may come with what a policy learns to do."""
-
-
-class Lull(msgspec.Struct, frozen=True, kw_only=True):
-    """How long all envs are quiet at once, in updates of the policy."""
-
-    at: int = 0
-    """Producer's time of their newest record."""
-    updates: int = 0
-    """Of the run, when that was seen."""
-    usual: int = 0
-    """The most that came between two records so far."""
-
-
-def lull_of(state: RunState, before: Lull) -> Lull:
-    """The same after a second more."""
-    at = state.envs.silences.at
-    if at == before.at:
-        return before
-    usual = max(before.usual, state.updates - before.updates) if before.at else 0
-    return Lull(at=at, updates=state.updates, usual=usual)
 
 
 class Earnings(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +172,7 @@ class Earnings(msgspec.Struct, frozen=True, kw_only=True):
 class Returns(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet's episodes at one tick; arrays have shape (n,), NaN where an env has too few episodes."""
 
-    judged: npt.NDArray[np.bool_]
+    judged: Mask
     """Envs with enough finished episodes."""
     recent: Floats
     """Middle of the newest."""
@@ -452,10 +417,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         """Each lane's median step over that of the other lanes of its kind; only where there are others."""
         return self.usual.pace.times
 
-    def on_lane(self, name: str) -> npt.NDArray[np.bool_]:
-        """Which envs are on a lane."""
-        code = self.state.lane_names.codes.get(name, -2)
-        on: npt.NDArray[np.bool_] = self.lane == code
+    def on_lane(self, name: str | None) -> Mask:
+        """Which envs are on a lane; `None` is the lane that was not named."""
+        on: Mask = self.lane == (-1 if name is None else self.state.lane_names.codes.get(name, -2))
         return on
 
 

@@ -68,23 +68,6 @@ def clocks_ahead(state: RunState, tick: int) -> tuple[str, ...]:
     )
 
 
-def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
-    """One problem for all producers whose clock is ahead."""
-    if not keys:
-        return []
-    sources = [state.sources[key] for key in keys]
-    stated, most_s = spoken_for(sources), max(-source.delay for source in sources) / 1e9
-    return [
-        Problem(
-            code="clock-ahead",
-            at=state.last_at,
-            message=f"clock of {stated} is {most_s:.0f} s ahead: what it sends is from the future",
-            hint="synchronise the clocks of both machines; `overwatch doctor` on each shows which one is not",
-            patience=STEADY,
-        )
-    ]
-
-
 TOGETHER_NS: Final = 5_000_000_000
 """Two lives overlap when the older sent this long after the newer began, by producers' time."""
 
@@ -110,22 +93,6 @@ def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
 
 def _overlap(one: Source, other: Source) -> bool:
     return min(one.at, other.at) - max(one.first_at, other.first_at) >= TOGETHER_NS
-
-
-def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
-    """One problem for all producers that send twice."""
-    if not keys:
-        return []
-    stated = spoken_for(state.sources[key] for key in keys)
-    return [
-        Problem(
-            code="overlapping-writers",
-            at=max(state.sources[key].first_at for key in keys),
-            message=f"{len(keys)} processes speak at once as {stated}: their values are mixed",
-            hint="give each run its own id, each process its own rank; end the one that was left over",
-            patience=STEADY,
-        )
-    ]
 
 
 SLOW_S: Final = 2.0
@@ -375,17 +342,37 @@ def _reached(state: RunState) -> Iterator[str]:
         yield f"last checkpoint {before} before the end"
 
 
-def outage(state: RunState, link: LinkJudgement) -> Problem | None:
-    """The collector was away and receives now what a spool kept: to be known, nothing to be done."""
-    if link.away_s is None:
-        return None
-    return Problem(
-        code=AWAY,
-        severity="info",
-        at=state.last_stamp - int(link.away_s * 1e9),
-        message=f"the collector was away for {duration(link.away_s)}; what was sent meanwhile is coming in",
-        hint="nothing to do; what is shown is as old as the first line states",
-    )
+def line(state: RunState, link: LinkJudgement) -> Iterator[Problem]:
+    """What is wrong with telemetry that comes: late from a spool, mixed, or from the future."""
+    if link.away_s is not None:
+        away = duration(link.away_s)
+        yield Problem(
+            code=AWAY,
+            severity="info",
+            at=state.last_stamp - int(link.away_s * 1e9),
+            message=f"the collector was away for {away}; what was sent meanwhile is coming in",
+            hint="nothing to do; what is shown is as old as the first line states",
+        )
+    sources = [state.sources[key] for key in link.overlapping]
+    if sources:
+        names = spoken_for(sources)
+        yield Problem(
+            code="overlapping-writers",
+            at=max(source.first_at for source in sources),
+            message=f"{len(sources)} processes speak at once as {names}: their values are mixed",
+            hint="give each run its own id, each process its own rank; end the one that was left over",
+            patience=STEADY,
+        )
+    ahead = [state.sources[key] for key in link.ahead]
+    if ahead:
+        most_s = max(-source.delay for source in ahead) / 1e9
+        yield Problem(
+            code="clock-ahead",
+            at=state.last_at,
+            message=f"clock of {spoken_for(ahead)} is {most_s:.0f} s ahead: what it sends is from the future",
+            hint="synchronise the clocks of both machines; `overwatch doctor` on each shows which one is not",
+            patience=STEADY,
+        )
 
 
 OF_THE_LINE: Final = frozenset(

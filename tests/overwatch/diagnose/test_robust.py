@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.diagnose.fleet import median_of, most_events, most_events_after
+from overwatch.diagnose.fleet import median_of, most_events
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 
@@ -34,16 +34,13 @@ def test_a_zero_has_one_sign(values: list[float]) -> None:
     assert math.copysign(1.0, median_of(np.array(values))) == 1.0
 
 
-@pytest.mark.parametrize("known", [0, 1, 3, 20])
-@pytest.mark.parametrize("times", [0.5, 2.0, 6.0])
-def test_a_rate_from_few_events_is_an_interval(known: int, times: float) -> None:
-    """The count is beyond what a steady rate gives after so many events, and close to the exact bound."""
-    least = most_events_after(known, times, 100)
-    fresh = 1 / (1 + times)
+@pytest.mark.parametrize("mean", [0.05, 1.0, 20.0])
+def test_a_count_that_chance_does_not_reach_is_the_exact_one(mean: float) -> None:
+    """The tail of so many events is rarer than one in a hundred fleets; that of one less is not."""
+    least = most_events(mean, 100)
     tails = [
-        sum(math.comb(known + i, i) * fresh**i * (1 - fresh) ** (known + 1) for i in range(count, 4_000))
-        for count in (least, least - 1)
+        1.0 - sum(math.exp(-mean) * mean**count / math.factorial(count) for count in range(bound))
+        for bound in (least, least - 1)
     ]
 
     assert tails[0] <= 1e-4 < tails[1]
-    assert least > most_events(known / times, 100)
