@@ -34,7 +34,7 @@ def test_a_zero_has_one_sign(values: list[float]) -> None:
     assert math.copysign(1.0, median_of(np.array(values))) == 1.0
 
 
-@pytest.mark.parametrize("mean", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize("mean", [0.05, 1.0, 20.0, 45.0])
 def test_a_count_that_chance_does_not_reach_is_the_exact_one(mean: float) -> None:
     """The tail of so many events is rarer than one in a hundred fleets; that of one less is not."""
     least = most_events(mean, 100)
