@@ -148,7 +148,7 @@ def _among_peers(lane: LaneFacts, limits: AnomalyLimits) -> Iterator[Bound]:
             (f"{what} {own}", f"{pace:.2f}x the others"),
         )
         yield _bound(lane, BoundState.STRAGGLER, why, hint, *found, mark=mark, sure=0.9)
-    waits, saw = cycle.share(Phase.SYNC), () if lane.saw is None else (lane.saw.stated,)
+    waits, saw = cycle.share(Phase.SYNC), (lane.saw,) if lane.saw else ()
     slowest = "the others" if cycle.slowest is None else f"rank {cycle.slowest}"
     if waits is not None and waits >= WAIT_SHARE:
         sure = 0.9
@@ -275,8 +275,8 @@ def _by_device(lane: LaneFacts) -> Iterator[Bound]:
             0.8 if small and late else 0.5,
         )
         yield _bound(lane, BoundState.HOST, stated, "graphs, compile, or a bigger batch", *busiest, sure=sure)
-    if lane.saw is not None:
-        hint, saw = "time the phases (env_wait, update, sync) to see for what it waits", lane.saw.stated
+    if lane.saw:
+        hint, saw = "time the phases (env_wait, update, sync) to see for what it waits", lane.saw
         yield _bound(lane, BoundState.SYNC, f"{saw}; it waits in each", hint, saw, mark="!", sure=0.5)
 
 

@@ -23,8 +23,10 @@ import numpy as np
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
+from overwatch.catalog.policy import UPDATE_TIME
 from overwatch.diagnose.fleet import quick
 from overwatch.events.adding import added
+from overwatch.snapshot import Spread
 from overwatch.state.arrays import Floats, Ints, median, seconds_between
 from overwatch.state.machines import Gauge, Peaks
 from overwatch.state.places import num_of
@@ -52,10 +54,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the time by kind of phase; absent where the rank reports none of the kind."""
     coming: tuple[str, ...] = ()
     """Kinds of phases that it reports, of which too little is known for a share."""
-    update_s: float | None = None
-    """From the end of one update to that of the next."""
     work_s: float | None = None
-    """Of that, what it does not wait for others; only where it reports how long it waits."""
+    """Of each update, what it does not wait for others; only where it reports how long it waits."""
     pace: float | None = None
     """Its work over the median of the other ranks'."""
     slowest: int | None = None
@@ -69,49 +69,38 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
 def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
     """Every rank that reports phases, by rank, compared with the others; not one that they go on without."""
     newest = max((phase.at for of_rank in phases.values() for phase in of_rank.values()), default=0)
-    cycles = {
-        rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)
-    }
+    cycles = {rank: cycle_of(of_rank, rank) for rank, of_rank in phases.items() if _is_in(of_rank, newest)}
     works = {rank: cycle.work_s for rank, cycle in cycles.items() if cycle.work_s is not None}
-    if len(works) < 2:
-        return cycles
-    slowest = max(works, key=lambda rank: (works[rank], -rank))
-    compared = dict(cycles)
+    slowest = max(works, key=lambda rank: (works[rank], -rank), default=None)
     for rank, own in works.items():
         others = quick([work for other, work in works.items() if other != rank])
         if others is not None and others > 0:
-            compared[rank] = msgspec.structs.replace(
-                cycles[rank],
-                pace=own / others,
-                slowest=None if slowest == rank else slowest,
-            )
-    return compared
+            to = None if slowest == rank else slowest
+            cycles[rank] = msgspec.structs.replace(cycles[rank], pace=own / others, slowest=to)
+    return cycles
 
 
-def cycle_of(phases: Mapping[str, Phase]) -> Cycle:
-    """One process that has no peers."""
-    return _cycle(0, phases)
-
-
-def _is_left(phases: Mapping[str, Phase], newest: int) -> bool:
-    """Whether others have ended phases for long since this rank ended its last: no rank waits for it."""
+def _is_in(phases: Mapping[str, Phase], newest: int) -> bool:
+    """Whether others wait for this rank: they have not ended phases for long since it ended its last."""
     own = max((phase.at for phase in phases.values()), default=0)
     longest_s = max((_interval(phase) or 0.0 for phase in phases.values()), default=0.0)
-    return newest - own > max(LEFT_NS, GONE * longest_s * 1e9)
+    return newest - own <= max(LEFT_NS, GONE * longest_s * 1e9)
 
 
-def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
+def cycle_of(phases: Mapping[str, Phase], rank: int = 0) -> Cycle:
+    """What one process spends its time on, beside no other."""
     newest = max((phase.at for phase in phases.values()), default=0)
-    shares: dict[str, float] = {}
-    update_s: float | None = None
-    coming: list[str] = []
-    updates = [phase.first_at for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE]
+    shares, coming, update_s = dict[str, float](), list[str](), None
+    updates = (phase.first_at for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE)
     learns_since = min((first for first in updates if first is not None), default=None)
     for name, phase in phases.items():
-        kind = parse_phase(name)
+        kind, since = parse_phase(name), 0
         if kind is None:
             continue
-        share = _share(phase, newest, _waits_since(phase, learns_since) if kind is Kind.QUEUE_WAIT else 0)
+        if kind is Kind.QUEUE_WAIT:
+            # Before the first update, or a start that takes long, those who collect are still starting.
+            since = (phase.first_at or 0) + START_NS if learns_since is None else learns_since
+        share = _share(phase, newest, since)
         if share is None:
             coming.append(kind.value)
             continue
@@ -120,7 +109,7 @@ def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
             update_s = _interval(phase)
     waits = shares.get(Kind.SYNC.value)
     work_s = None if waits is None or update_s is None else update_s * (1 - waits)
-    return Cycle(rank=rank, shares=shares, coming=tuple(coming), update_s=update_s, work_s=work_s)
+    return Cycle(rank=rank, shares=shares, coming=tuple(coming), work_s=work_s)
 
 
 def _interval(phase: Phase) -> float | None:
@@ -128,41 +117,22 @@ def _interval(phase: Phase) -> float | None:
     return median(seconds_between(phase.ends.items))
 
 
-def _waits_since(phase: Phase, learns_since: int | None) -> int:
-    """From when on waiting for experience counts: from the first update, or after a start that takes long.
-
-    Before that those who collect are still starting, or going on after a pause.
-    """
-    return (phase.first_at or 0) + START_NS if learns_since is None else learns_since
-
-
 def _share(phase: Phase, newest: int, since: int) -> float | None:
     """Share of the newest time, or of the newest few rounds; `None` where too little is known."""
     marks = [mark for mark in phase.marks.items if mark[0] >= since]
     if len(phase.ends.items) < LEAST_ENDS or len(marks) < 2:
         return None
-    interval_s = _interval(phase) or 0.0
-    if newest - phase.at > max(3 * WINDOW_NS, GONE * interval_s * 1e9):
+    if newest - phase.at > max(3 * WINDOW_NS, GONE * (_interval(phase) or 0.0) * 1e9):
         return 0.0
-    first = min(
-        max(0, len(marks) - LEAST_MARKS),
-        next(place for place, mark in enumerate(marks) if mark[0] >= marks[-1][0] - WINDOW_NS),
+    ended_at, ended_s = marks[-1]
+    begun_at, begun_s = min(
+        marks[-min(len(marks), LEAST_MARKS)], next(mark for mark in marks if mark[0] >= ended_at - WINDOW_NS)
     )
-    (begun_at, begun_s), (ended_at, ended_s) = marks[first], marks[-1]
     return (ended_s - begun_s) / ((ended_at - begun_at) / 1e9)
 
 
-def update_times(phases: Mapping[str, Phase]) -> list[float]:
-    """Seconds of the newest updates of one rank, collecting and learning, oldest first."""
-    found: list[float] = []
-    for name, phase in phases.items():
-        if parse_phase(name) is Kind.UPDATE:
-            found = seconds_between(phase.ends.items)
-    return found
-
-
-LEAST_PEAKS: Final = 8
 LEAST_READINGS: Final = 8
+"""Peaks, or readings, of a rise."""
 SURE: Final = 6.0
 """Standard errors by which the slope must be above 0; readings that follow one another are alike."""
 SURE_SOON: Final = 8.0
@@ -204,28 +174,32 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) -> MemoryTrend | None:
-    """The trend of a lane's used memory; `None` without one, and where it cannot be known."""
+    """The trend of a lane's used memory; `None` without one, and where it cannot be known.
+
+    Over minutes by its peaks, since it last went down, and not by a few steps; and over the newest readings,
+    beside the minutes before: a line as sure as this fits better than two steps do, so what is taken once or
+    twice is no trend.
+    """
     if gauge is None or total is None or total < 1:
         return None
-    slow = None if peaks is None else _of_peaks(peaks, total)
-    quick = _of_seconds(gauge, peaks, total)
-    found = [trend for trend in (slow, quick) if trend is not None]
-    return min(found, key=lambda trend: trend.oom_s, default=None)
-
-
-def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
-    """Over minutes, since it last went down, and not by a few steps."""
-    first = _last_low(peaks.highest.items)
-    times, values = peaks.at.items[first:], peaks.highest.items[first:]
-    if len(values) < LEAST_PEAKS or _is_stairs(values):
-        return None
-    return _rise(times, values, [peaks.before, *peaks.highest.items[:first]], total, SURE)
+    peaks = Peaks() if peaks is None else peaks
+    times, highest = peaks.at.items, peaks.highest.items
+    first, before = _last_low(highest), [peaks.before]
+    slow = None
+    if not _is_stairs(highest[first:]):
+        slow = _rise(times[first:], highest[first:], before + highest[:first], total, SURE)
+    values = [value for value in gauge.history.items[-LEAST_READINGS:] if value is not None]
+    before += [value for at, value in zip(times, highest, strict=True) if at <= gauge.at - BEFORE_NS]
+    soon = _rise(gauge.times.items[-LEAST_READINGS:], values, before, total, SURE_SOON)
+    return min(filter(None, (slow, soon)), key=lambda trend: trend.oom_s, default=None)
 
 
 def _rise(
     times: Sequence[int], values: Sequence[float], before: Sequence[float], total: float, sure: float
 ) -> MemoryTrend | None:
     """A line beyond the noise of these, which goes on, and is higher now than it was before."""
+    if len(values) < LEAST_READINGS:
+        return None
     line, half = _line(times, values), len(values) // 2
     newer, span_s = _line(times[half:], values[half:]), (times[-1] - times[0]) / 1e9
     if line.slope * span_s < LEAST_RISE * total or line.slope < sure * line.error:
@@ -241,10 +215,9 @@ def _rise(
 def _last_low(values: Sequence[float]) -> int:
     """Where it was last lower than before by half of its range; 0 where it was not, or that is short ago."""
     deep = (max(values, default=0.0) - min(values, default=0.0)) / 2
-    tops = accumulate(values, max)
-    low = [place for place, top in enumerate(tops) if top - values[place] >= deep > 0]
-    first = low[-1] + 1 if low else 0
-    return first if len(values) - first >= LEAST_PEAKS else 0
+    tops = enumerate(accumulate(values, max), start=1)
+    first = max((place for place, top in tops if top - values[place - 1] >= deep > 0), default=0)
+    return first if len(values) - first >= LEAST_READINGS else 0
 
 
 def _is_stairs(values: Sequence[float]) -> bool:
@@ -252,42 +225,23 @@ def _is_stairs(values: Sequence[float]) -> bool:
     tops = list(accumulate(values, max))
     rises = [after - before > (tops[-1] - tops[0]) / len(tops) / 2 for before, after in pairwise(tops)]
     runs = [len(list(run)) for rising, run in groupby(rises) if rising]
-    is_rising = rises[-1] and runs[-1] >= LEAST_PEAKS
+    is_rising = bool(runs) and rises[-1] and runs[-1] >= LEAST_READINGS
     return not is_rising and 3 * rises.count(False) >= len(rises) and len(runs) <= FEW_STEPS
 
 
-def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend | None:
-    """Over the newest eight readings, beside the minutes before.
-
-    A line as sure as this fits better than two steps do, so what is taken once or twice is no trend.
-    """
-    times, history = gauge.times.items[-LEAST_READINGS:], gauge.history.items[-LEAST_READINGS:]
-    values = [value for value in history if value is not None]
-    if len(values) < LEAST_READINGS:
-        return None
-    before = [] if peaks is None else [peaks.before, *_older(peaks, gauge.at - BEFORE_NS)]
-    return _rise(times, values, before, total, SURE_SOON)
-
-
-def _older(peaks: Peaks, until: int) -> list[float]:
-    return [value for at, value in zip(peaks.at.items, peaks.highest.items, strict=True) if at <= until]
-
-
 def _line(times: Sequence[int], values: Sequence[float]) -> _Line:
-    """Least squares; a line through fewer than three points is sure of nothing."""
+    """Least squares; a line through one moment is sure of nothing."""
     n = len(values)
     xs = [(at - times[-1]) / 1e9 for at in times]
     mean_x, mean_y = added(xs) / n, added(values) / n
     square_x = added((x - mean_x) * (x - mean_x) for x in xs)
-    if n < 3 or square_x <= 0:
+    if square_x <= 0:
         return _Line(0.0, values[-1], float("inf"), 0.0)
-    both = added((x - mean_x) * (y - mean_y) for x, y in zip(xs, values, strict=True))
-    slope = both / square_x
+    slope = added((x - mean_x) * (y - mean_y) for x, y in zip(xs, values, strict=True)) / square_x
     square_y = added((y - mean_y) * (y - mean_y) for y in values)
-    rest = max(0.0, square_y - slope * both)
-    error = (rest / (n - 2) / square_x) ** 0.5
+    rest = max(0.0, square_y - slope * slope * square_x)
     fit = 1.0 - rest / square_y if square_y > 0 else 0.0
-    return _Line(slope, mean_y - slope * mean_x, error, fit)
+    return _Line(slope, mean_y - slope * mean_x, (rest / (n - 2) / square_x) ** 0.5, fit)
 
 
 SWING: Final = 0.4
@@ -297,52 +251,28 @@ TURNS: Final = 3
 LEAST_VALUES: Final = 6
 
 
-class Sawtooth(msgspec.Struct, frozen=True, kw_only=True):
-    """Working and resting in turn."""
-
-    high: float
-    low: float
-    period_s: float
-    """From one rise to the next."""
-
-    @property
-    def stated(self) -> str:
-        """`util swings 20% to 95% every 4.0s`."""
-        return f"util swings {self.low:.0%} to {self.high:.0%} every {self.period_s:.1f}s"
-
-
-def sawtooth(gauge: Gauge | None) -> Sawtooth | None:
-    """The saw in the newest readings of utilisation; `None` where there is none.
+def sawtooth(gauge: Gauge | None) -> str:
+    """`util swings 20% to 95% every 4.0s`, by the newest readings; empty where it does not.
 
     A driver averages over up to a second: a saw of shorter teeth is not in the readings, only in phases.
     """
     values = [value for value in gauge.history.items if value is not None] if gauge else []
     if gauge is None or len(values) < LEAST_VALUES:
-        return None
-    ordered = sorted(values)
-    quarter = max(1, len(ordered) // 4)
+        return ""
+    ordered, quarter = sorted(values), max(1, len(values) // 4)
     low, high = added(ordered[:quarter]) / quarter, added(ordered[-quarter:]) / quarter
-    if high - low < SWING:
-        return None
     middle = (low + high) / 2
     turns = sum((before < middle) != (after < middle) for before, after in pairwise(values))
     span_s = (gauge.times.items[-1] - gauge.times.items[-len(values)]) / 1e9
-    if turns < TURNS or span_s <= 0:
-        return None
-    return Sawtooth(high=high, low=low, period_s=2 * span_s / turns)
+    if high - low < SWING or turns < TURNS or span_s <= 0:
+        return ""
+    return f"util swings {low:.0%} to {high:.0%} every {2 * span_s / turns:.1f}s"
 
 
 MOST_TIMES: Final = 16_384
 """Times of one lane that are looked at; of more every n-th env counts."""
 LEAST_TIMES: Final = 3
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
-
-
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds; by nearest rank, so each is a time that was measured."""
-
-    p50: float
-    p95: float
 
 
 def step_spreads(state: RunState) -> dict[str, Spread]:
@@ -361,17 +291,22 @@ def step_spreads(state: RunState) -> dict[str, Spread]:
 
 def update_spreads(state: RunState) -> dict[int, Spread]:
     """Of the updates of each rank: by its phases, else by what the run reports of its updates' time."""
-    found = {rank: _spread(np.array(update_times(phases))) for rank, phases in state.phases.items()}
-    reported = state.policy.get("overwatch.policy.update_time")
-    leader = state.ranks.leader
-    if reported is not None and leader is not None and found.get(leader) is None:
-        found[leader] = _spread(np.array([value for value in reported.history.items if value is not None]))
+    times = {
+        rank: seconds_between(phase.ends.items)
+        for rank, phases in state.phases.items()
+        for name, phase in phases.items()
+        if parse_phase(name) is Kind.UPDATE
+    }
+    reported, leader = state.policy.get(UPDATE_TIME.name), state.ranks.leader
+    if reported is not None and leader is not None and len(times.get(leader, ())) < LEAST_TIMES:
+        times[leader] = [value for value in reported.history.items if value is not None]
+    found = {rank: _spread(np.array(seconds)) for rank, seconds in times.items()}
     return {rank: spread for rank, spread in found.items() if spread is not None}
 
 
 def _spread(times: Floats) -> Spread | None:
-    known = times[(times > 0) & (times < np.inf)]
-    known.sort()
+    """By nearest rank, so each is a time that was measured."""
+    known = np.sort(times[(times > 0) & (times < np.inf)])
     if known.size < LEAST_TIMES:
         return None
     place = -(-95 * known.size // 100) - 1

@@ -12,7 +12,7 @@ import msgspec
 from overwatch.catalog.learner import QUEUE_DEPTH, QUEUE_LIMIT
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.fleet import Fleet, kind_of
-from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, Sawtooth, sawtooth
+from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, sawtooth
 from overwatch.events.adding import added
 from overwatch.state.arrays import median, seconds_between
 from overwatch.state.machines import Gauge
@@ -50,8 +50,8 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the newest minute in which it was less than half used."""
     dip_s: float | None = None
     """So long at most are 95 of 100 of these dips."""
-    saw: Sawtooth | None = None
-    """Where it works and rests in turn."""
+    saw: str = ""
+    """How it works and rests in turn, where it does."""
     memory: float | None = None
     """Used share."""
     trend: MemoryTrend | None = None

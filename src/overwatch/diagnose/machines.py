@@ -19,7 +19,6 @@ from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.lane_signals import (
     MemoryTrend,
-    Spread,
     cycle_of,
     cycles_of,
     memory_trend,
@@ -37,7 +36,7 @@ from overwatch.diagnose.machine_findings import (
 )
 from overwatch.diagnose.problem import Problem
 from overwatch.events import FOLLOWER
-from overwatch.snapshot import Baseline
+from overwatch.snapshot import Baseline, Spread
 from overwatch.state.machines import Rested
 from overwatch.state.run import RunState
 

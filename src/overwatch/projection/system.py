@@ -9,11 +9,9 @@ from overwatch.catalog import Scope, of_scope
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
-from overwatch.diagnose.lane_signals import Spread
 from overwatch.diagnose.lanes import rank_of
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Anomaly, Bound, Host, Lane, Process, System
-from overwatch.snapshot import Spread as SpreadView
 from overwatch.state.machines import Gauge, processes
 from overwatch.state.run import RunState
 
@@ -93,17 +91,13 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         utilization_history=_history(readings, "utilization"),
         throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and is_known else (),
         oom_s=None if trend is None else trend.oom_s,
-        step_s=_spread(slow.steps.get(name)),
-        update_s=None if rank is None else _spread(slow.updates.get(rank)),
+        step_s=slow.steps.get(name),
+        update_s=None if rank is None else slow.updates.get(rank),
         age_s=_age_s(readings, tick),
         bound=bound_view(judged.bounds[name]) if name in judged.bounds else None,
         anomaly=lane_anomaly(judged, name),
     )
     return msgspec.structs.replace(lane, **_fresh(readings, _OF_LANES, tick))
-
-
-def _spread(spread: Spread | None) -> SpreadView | None:
-    return None if spread is None else SpreadView(p50=spread.p50, p95=spread.p95)
 
 
 def _host(readings: dict[str, Gauge], tick: int) -> Host:

@@ -10,7 +10,7 @@ from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import Bound, badness, judge, judge_run
 from overwatch.diagnose.fleet import kind_of
-from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, Sawtooth
+from overwatch.diagnose.lane_signals import Cycle, MemoryTrend
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.machines import HOLD_NS, hold
 from overwatch.events import Column, Event, Measured, PhaseEnded
@@ -88,7 +88,7 @@ EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
         "65% of the time learns, util 85%",
     ),
     "sawtooth_bound": (
-        LaneFacts(name="gpu1", age_s=0, util=0.5, saw=Sawtooth(high=0.95, low=0.2, period_s=4.0)),
+        LaneFacts(name="gpu1", age_s=0, util=0.5, saw="util swings 20% to 95% every 4.0s"),
         "SYNC-BOUND!",
         "util swings 20% to 95% every 4.0s; it waits in each",
     ),
@@ -133,7 +133,7 @@ NEARLY: dict[str, LaneFacts] = {
     "env_bound": LaneFacts(name="gpu1", age_s=0, util=0.2, cycle=_cycle(env_wait=0.49)),
     "inference_bound": LaneFacts(name="gpu1", age_s=0, util=0.95, cycle=_cycle(inference=0.9)),
     "learner_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, queue=0.8, cycle=_cycle(update=0.59)),
-    "sawtooth_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, saw=None),
+    "sawtooth_bound": LaneFacts(name="gpu1", age_s=0, util=0.5),
     "memory_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, memory=0.9),
     "host_bound": LaneFacts(name="gpu1", age_s=0, util=0.85, power=0.25),
     "idle": LaneFacts(name="gpu1", age_s=0, util=0.06, power=0.1),
@@ -367,7 +367,7 @@ def test_a_run_whose_phases_have_hardly_begun_has_no_verdict() -> None:
 def test_a_host_that_launches_without_rest_is_late() -> None:
     """As an H100 was seen under PPO in eager mode: a core of the host at 92 to 95 %, the device at 25 %."""
     busy = LaneFacts(name="gpu1", age_s=0, util=0.25, power=0.24, memory=0.04, core=0.92)
-    swings = msgspec.structs.replace(busy, saw=Sawtooth(high=0.7, low=0.0, period_s=3.6))
+    swings = msgspec.structs.replace(busy, saw="util swings 0% to 70% every 3.6s")
     rests = msgspec.structs.replace(busy, core=0.85)
 
     assert [judge([one], AnomalyLimits())["gpu1"].state for one in (busy, swings, rests)] == [

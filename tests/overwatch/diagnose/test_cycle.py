@@ -57,7 +57,6 @@ def test_phases_within_phases_are_each_of_the_whole_time() -> None:
     assert cycle.share(Phase.ROLLOUT) == pytest.approx(0.7)
     assert cycle.share(Phase.UPDATE) == pytest.approx(0.25)
     assert cycle.share(Phase.SYNC) is None
-    assert cycle.update_s == pytest.approx(2.0)
 
 
 def test_a_phase_of_many_times_an_update_has_its_share() -> None:
