@@ -61,38 +61,24 @@ def ahead_s(source: Source) -> float | None:
     return seconds if seconds >= AHEAD_S else None
 
 
-def clocks_ahead(state: RunState, tick: int) -> tuple[str, ...]:
-    """Keys of the sources whose newest record is from the future, of those that send at `tick`."""
-    return tuple(
-        key for key, source in state.sources.items() if ahead_s(source) is not None and source.is_live(tick)
-    )
-
-
 TOGETHER_NS: Final = 5_000_000_000
 """Two lives overlap when the older sent this long after the newer began, by producers' time."""
 
 
 def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
     """Keys of the sources that share a role and a rank with another one that lives, at `tick`."""
-    if len(state.sources) < 2:
-        return ()
     lives: dict[str, list[str]] = {}
     for key in state.sources:
         lives.setdefault(key.rpartition("/")[0], []).append(key)
-    for role, keys in lives.items():
-        if len(keys) > 1:
-            sources = {key: state.sources[key] for key in keys}
-            lives[role] = [key for key, source in sources.items() if source.high and source.is_live(tick)]
-    return tuple(
-        key
-        for keys in lives.values()
-        for key in keys
-        if any(_overlap(state.sources[key], state.sources[other]) for other in keys if other != key)
-    )
-
-
-def _overlap(one: Source, other: Source) -> bool:
-    return min(one.at, other.at) - max(one.first_at, other.first_at) >= TOGETHER_NS
+    found: list[str] = []
+    for keys in lives.values():
+        there = {key: state.sources[key] for key in keys if len(keys) > 1}
+        live = {key: source for key, source in there.items() if source.high and source.is_live(tick)}
+        for key, one in live.items():
+            others = (other for other in live.values() if other is not one)
+            shared = (min(one.at, other.at) - max(one.first_at, other.first_at) for other in others)
+            found += [key] if max(shared, default=0) >= TOGETHER_NS else []
+    return tuple(found)
 
 
 SLOW_S: Final = 2.0
@@ -130,8 +116,8 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     """Judge those that hold a run at `tick` (Unix ns on the stamp clock)."""
     holders = _holders(state)
     newest = max((source.stamp for source in holders.values()), default=state.last_stamp)
-    live = [source for source in holders.values() if source.stamp == newest]
-    latest = min(live, key=Source.lag_s) if live else None
+    live = (source for source in holders.values() if source.stamp == newest)
+    latest = min(live, key=Source.lag_s, default=None)
     lag_s = 0.0 if latest is None else latest.lag_s()
     word = _word(state, holders, tick, lag_s)
     drain = None if latest is None or word != "catching_up" else latest.drain
@@ -143,7 +129,11 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
         away_s=None if drain is None else drain.away_s,
         speed=None if latest is None or drain is None else speed(latest),
         overlapping=overlapping(state, tick),
-        ahead=clocks_ahead(state, tick),
+        ahead=tuple(
+            key
+            for key, source in state.sources.items()
+            if ahead_s(source) is not None and source.is_live(tick)
+        ),
     )
 
 
@@ -167,31 +157,30 @@ def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: floa
         return "lost" if state.finished.outcome == "lost" else "ended"
     newest = max((source.stamp for source in holders.values()), default=state.last_stamp)
     # While the collector was away nothing could be received: silence counts from its return.
-    quiet_s = (tick - max(newest, state.back_stamp)) / 1e9
     was_away = state.back_stamp > newest
-    if quiet_s < SLOW_S and not was_away:
+    if _quiet_s(state, newest, tick) < SLOW_S and not was_away:
         return "catching_up" if lag_s >= OUTAGE_S else "live"
     if not holders:
         return "lost"
     # The life that is least overdue: another may have been replaced, or be gone.
-    calmest = min(holders.values(), key=lambda source: _overdue_s(state, source, tick))
-    quiet_s = (tick - max(calmest.stamp, state.back_stamp)) / 1e9
-    patience_s = silence_of(state, calmest)
-    if was_away and quiet_s < patience_s:
-        return "slow"
+    calmest = min(
+        holders.values(),
+        key=lambda source: _quiet_s(state, source.stamp, tick) - silence_of(state, source),
+    )
+    quiet_s, patience_s = _quiet_s(state, calmest.stamp, tick), silence_of(state, calmest)
     if quiet_s >= patience_s:
         is_lost = quiet_s >= max(LOST_S, LOST_TIMES * calmest.allowed_s(), 2 * patience_s)
         is_open = state.origin.service == FOLLOWER or not calmest.promised
         return "silent" if is_open else "lost" if is_lost else "stale"
-    if lag_s >= OUTAGE_S:
+    if lag_s >= OUTAGE_S and not was_away:
         return "catching_up"
-    is_slow = calmest.promised and quiet_s >= max(SLOW_S, calmest.allowed_s())
-    return "slow" if is_slow and patience_s <= UNKNOWN_S else "live"
+    is_slow = calmest.promised and quiet_s >= max(SLOW_S, calmest.allowed_s()) and patience_s <= UNKNOWN_S
+    return "slow" if was_away or is_slow else "live"
 
 
-def _overdue_s(state: RunState, source: Source, tick: int) -> float:
-    """Seconds for which it is quieter than its rhythm makes usual; below 0 while it is not."""
-    return (tick - max(source.stamp, state.back_stamp)) / 1e9 - silence_of(state, source)
+def _quiet_s(state: RunState, stamp: int, tick: int) -> float:
+    """Seconds since a record that was received at `stamp`, or since the collector came back."""
+    return (tick - max(stamp, state.back_stamp)) / 1e9
 
 
 SPOKE_NS: Final = 5_000_000_000
@@ -209,7 +198,7 @@ def silence_of(state: RunState, source: Source) -> float:
     for name, began in () if rhythm is None or source.is_beside else rhythm.open.items():
         if source.at - began < SPOKE_NS:
             phase = state.phases.get(source.rank, {}).get(name)
-            patience_s = max(patience_s, _pause_s(phase))
+            patience_s = max(patience_s, _pause_s([] if phase is None else phase.seconds.items))
     return patience_s
 
 
@@ -253,40 +242,31 @@ _LOOK: Final = "look at the trainer's process and its log"
 
 def line_problems(state: RunState, link: LinkJudgement) -> Iterator[Problem]:
     """What is wrong with a run that emits nothing, or nothing any more."""
+    code, severity, at, hint, factors = LOST, "critical", state.last_stamp, _LOOK, tuple[str, ...]()
+    age, last = duration(link.data_age_s), link.last_from or "no producer"
+    silent = f"no telemetry for {age}; last record from {last}{_first_silent(state)}"
     match link.state:
-        case "lost":
-            yield _lost_problem(state)
-        case "stale" | "silent":
-            yield _quiet(state, link)
+        case "lost" if state.finished is None:
+            message = ", ".join(("LOST: no end record", *_reached(state))) + _first_silent(state)
+        case "lost" if state.finished is not None:
+            message, at = f"LOST: {state.finished.reason or 'no end record'}", state.finished.at
+            factors = tuple(_reached(state))
+        case "stale":
+            code, message = "telemetry-stale", f"{silent}; process state unknown"
+        case "silent" if state.origin.service == FOLLOWER:
+            code, severity, message = "run-silent", "warning", f"{silent}; its files are not followed now"
+            hint = "start `overwatch follow` again: it goes on from there"
+        case "silent":
+            # It may as well have ended.
+            code, severity = "run-silent", "warning"
+            message = f"{silent}; it sends no end record: finished or killed"
+            hint = f"{_LOOK}; a producer that emits overwatch.run_finished shows its end"
         case "ended" if state.finished is not None and state.finished.outcome == "failed":
-            yield _about_run(
-                "run-failed",
-                "critical",
-                state.finished.at,
-                (f"FAILED: {state.finished.reason or 'no reason given'}", "read the trainer's log"),
-            )
+            code, at, hint = "run-failed", state.finished.at, "read the trainer's log"
+            message = f"FAILED: {state.finished.reason or 'no reason given'}"
         case _:
-            pass
-
-
-def _quiet(state: RunState, link: LinkJudgement) -> Problem:
-    """Stale where an end record was promised; else it may as well have ended."""
-    silent = (
-        f"no telemetry for {duration(link.data_age_s)}; last record from {link.last_from or 'no producer'}"
-        f"{_first_silent(state)}"
-    )
-    if link.state == "stale":
-        words = f"{silent}; process state unknown", _LOOK
-        return _about_run("telemetry-stale", "critical", state.last_stamp, words)
-    if state.origin.service == FOLLOWER:
-        words = (
-            f"{silent}; its files are not followed now",
-            "start `overwatch follow` again: it goes on from there",
-        )
-        return _about_run("run-silent", "warning", state.last_stamp, words)
-    hint = f"{_LOOK}; a producer that emits overwatch.run_finished shows its end"
-    words = f"{silent}; it sends no end record: finished or killed", hint
-    return _about_run("run-silent", "warning", state.last_stamp, words)
+            return
+    yield Problem(code=code, severity=severity, at=at, message=message, hint=hint, factors=factors)
 
 
 def _first_silent(state: RunState) -> str:
@@ -297,48 +277,24 @@ def _first_silent(state: RunState) -> str:
     first, before_s = team[0], (team[1].stamp - team[0].stamp) / 1e9
     if before_s < max(SLOW_S, INTERVALS * (first.interval_s() or 0.0)):
         return ""
-    why = (
-        ""
-        if first.ending is None
-        else f" ({first.ending.outcome}: {first.ending.reason or 'no reason given'})"
-    )
+    why = "" if first.ending is None else f" ({how_it_left(first, 0)})"
     return f"; {first.speaker} stopped {duration(before_s)} before the others{why}"
-
-
-def _lost_problem(state: RunState) -> Problem:
-    """Why, where that is known, and how far it came."""
-    finished, reached = state.finished, tuple(_reached(state))
-    if finished is None:
-        message = ", ".join(("LOST: no end record", *reached)) + _first_silent(state)
-        return _about_run(LOST, "critical", state.last_stamp, (message, _LOOK))
-    message = f"LOST: {finished.reason or 'no end record'}"
-    return _about_run(LOST, "critical", finished.at, (message, _LOOK), reached)
-
-
-def _about_run(
-    code: str, severity: str, at: int, words: tuple[str, str], factors: tuple[str, ...] = ()
-) -> Problem:
-    message, hint = words
-    return Problem(
-        code=code, severity=severity, at=at, message=message, hint=hint,
-        factors=factors,
-    )  # fmt: skip
 
 
 def _reached(state: RunState) -> Iterator[str]:
     """The last phase that ended, and what the run can go on from."""
     phases = [(phase.at, name) for of_rank in state.phases.values() for name, phase in of_rank.items()]
-    phase = max(phases, key=lambda seen: seen[0], default=None)
-    if phase is not None:
-        number = "" if state.update is None else f" {state.update:,}"
-        yield f"last phase {phase[1]}{number}"
-    elif state.update is not None:
-        yield f"last update {state.update:,}"
-    saved = state.checkpoint
-    if saved is None:
+    number = "" if state.update is None else f" {state.update:,}"
+    if phases or number:
+        yield (
+            f"last phase {max(phases, key=lambda seen: seen[0])[1]}{number}"
+            if phases
+            else f"last update{number}"
+        )
+    if state.checkpoint is None:
         yield "no checkpoint seen"
     else:
-        before = duration(max(0.0, (state.last_at - saved.at) / 1e9), coarse=True)
+        before = duration(max(0.0, (state.last_at - state.checkpoint.at) / 1e9), coarse=True)
         yield f"last checkpoint {before} before the end"
 
 
@@ -417,14 +373,14 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     doing: str
-    """What it is in, or what it did last: `in update`, `after collect`."""
+    """What it is in, or what it did last: `in update`, `after collect`; or what became of it, where it does
+    not wait: it ended, or is silent."""
     for_s: float
     usual_s: float
     at: int
     """Producer's time at which it last got on."""
-    over: str = ""
-    """What became of it, where it does not wait: it ended, or is silent; key of its source in `key`."""
     key: str = ""
+    """Of its source, where it ended or is silent."""
 
 
 def stalls_of(state: RunState, tick: int) -> tuple[Stall, ...]:
@@ -437,34 +393,23 @@ def stalls_of(state: RunState, tick: int) -> tuple[Stall, ...]:
         _stall(rank, state.phases.get(rank, {}), rhythm, received.get(rank, 0))
         for rank, rhythm in state.rhythms.items()
     )
-    stalls = sorted((stall for stall in found if stall), key=lambda stall: (stall.at, stall.rank))
-    first = _left_before(state, stalls, tick) if stalls else None
-    return tuple(stalls if first is None else [first, *stalls])
-
-
-def _left_before(state: RunState, stalls: Sequence[Stall], tick: int) -> Stall | None:
-    """The rank that ended, or fell silent, before the first of these would have got on: they wait for it."""
+    stalls = sorted(filter(None, found), key=lambda stall: (stall.at, stall.rank))
+    if not stalls:
+        return ()
+    # The others wait for a rank that left before the first of these would have got on.
     until = tick - int((stalls[0].for_s - 2 * stalls[0].usual_s - SLOW_S) * 1e9)
-    ranks, found = {stall.rank for stall in stalls}, []
-    for key, source in latest_lives(state.sources).items():
-        quiet_s = (tick - source.stamp) / 1e9
-        is_over = source.finished or quiet_s >= source.patience_s()
-        if source.is_trainer and source.rank not in ranks and is_over and source.stamp <= until:
-            found.append((source.stamp, key))
-    if not found:
-        return None
-    key = min(found)[1]
-    source = state.sources[key]
-    for_s = (tick - source.stamp) / 1e9
-    return Stall(
-        rank=source.rank,
-        doing="",
-        for_s=for_s,
-        usual_s=0.0,
-        at=source.at,
-        over=how_it_left(source, tick),
-        key=key,
-    )
+    ranks = {stall.rank for stall in stalls}
+    left = [
+        (source.stamp, key)
+        for key, source in latest_lives(state.sources).items()
+        if source.is_trainer and source.rank not in ranks and source.stamp <= until
+        if source.finished or (tick - source.stamp) / 1e9 >= source.patience_s()
+    ]
+    for stamp, key in sorted(left)[:1]:
+        source, for_s = state.sources[key], (tick - stamp) / 1e9
+        over = how_it_left(source, tick)
+        stalls.insert(0, Stall(rank=source.rank, doing=over, for_s=for_s, usual_s=0.0, at=source.at, key=key))
+    return tuple(stalls)
 
 
 def how_it_left(source: Source, tick: int) -> str:
@@ -475,32 +420,25 @@ def how_it_left(source: Source, tick: int) -> str:
 
 
 def _stall(rank: int, phases: Mapping[str, Phase], rhythm: Rhythm, now: int) -> Stall | None:
-    for name, began in reversed(rhythm.open.items()):
-        return _overdue(rank, name, phases.get(name), max(began, rhythm.at, rhythm.seen_at), now)
-    nexts = {} if rhythm.last is None else rhythm.gaps.get(rhythm.last, {})
-    if sum(len(gaps.newest_s.items) for gaps in nexts.values()) < LEAST_GAPS:
-        return None
-    usual_s = max(median(gaps.newest_s.items) or 0.0 for gaps in nexts.values())
-    longest_s = max(gaps.longest_s for gaps in nexts.values())
-    at = max(rhythm.at, rhythm.seen_at)
+    """A pause that was announced is measured by itself, what follows on a step by what usually does."""
+    at, name = max(rhythm.at, rhythm.seen_at), next(reversed(rhythm.open), None)
+    if name is not None:
+        known_s = phases[name].seconds.items if name in phases else []
+        at, doing, usual_s = max(at, rhythm.open[name]), f"in {name}", median(known_s) or 0.0
+        patience_s = _pause_s(known_s)
+    else:
+        nexts = {} if rhythm.last is None else rhythm.gaps.get(rhythm.last, {})
+        if sum(len(gaps.newest_s.items) for gaps in nexts.values()) < LEAST_GAPS:
+            return None
+        doing = f"in {next(iter(nexts))}" if len(nexts) == 1 else f"after {rhythm.last}"
+        usual_s = max(median(gaps.newest_s.items) or 0.0 for gaps in nexts.values())
+        patience_s = _patience_s(usual_s, max(gaps.longest_s for gaps in nexts.values()))
     for_s = (now - at) / 1e9
-    if for_s <= _patience_s(usual_s, longest_s):
-        return None
-    doing = f"in {next(iter(nexts))}" if len(nexts) == 1 else f"after {rhythm.last}"
-    return Stall(rank=rank, doing=doing, for_s=for_s, usual_s=usual_s, at=at)
+    return Stall(rank=rank, doing=doing, for_s=for_s, usual_s=usual_s, at=at) if for_s > patience_s else None
 
 
-def _overdue(rank: int, name: str, phase: Phase | None, at: int, now: int) -> Stall | None:
-    """A pause that was announced is measured by itself; one that never ended before may take long."""
-    for_s, usual_s = (now - at) / 1e9, 0.0 if phase is None else median(phase.seconds.items) or 0.0
-    if for_s <= _pause_s(phase):
-        return None
-    return Stall(rank=rank, doing=f"in {name}", for_s=for_s, usual_s=usual_s, at=at)
-
-
-def _pause_s(phase: Phase | None) -> float:
+def _pause_s(known_s: list[float]) -> float:
     """Seconds that an announced phase may take; the first of its name may take long."""
-    known_s = [] if phase is None else phase.seconds.items
     return _patience_s(median(known_s) or 0.0, max(known_s)) if known_s else FIRST_S
 
 
@@ -516,50 +454,46 @@ def stalled(stalls: Sequence[Stall], *, is_followed: bool = False) -> Iterator[P
     if not stalls:
         return
     first, others = stalls[0], len(stalls) - 1
+    for_s, usual = duration(first.for_s), duration(first.usual_s)
     if is_followed:
-        words = f"nothing was written for {duration(first.for_s)}, usual {duration(first.usual_s)}"
+        message = f"nothing was written for {for_s}, usual {usual}"
         hint = "files show no process: it may be done, paused or killed; follow --pid watches a process"
-        yield _about_run("run-silent", "info", first.at, (words, hint))
+        yield Problem(code="run-silent", severity="info", at=first.at, message=message, hint=hint)
         return
     waiting = "" if not others else f"; {others} other {'rank' if others == 1 else 'ranks'} stopped after it"
-    worse = first.over or first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
-    stated = f"{first.doing} for {duration(first.for_s)}, usually {duration(first.usual_s)}"
+    worse = first.key or first.for_s >= max(CRITICAL_TIMES * first.usual_s, CRITICAL_S)
+    message = f"training hangs: rank {first.rank} {first.doing} for {for_s}, usually {usual}{waiting}"
+    hint = "its process lives: look at its stack (py-spy dump), at the others' logs, at storage"
+    if first.key:
+        message = f"rank {first.rank} {first.doing}{waiting}"
+        hint = "look at its log and its machine: it ended, and the others wait for it"
     yield Problem(
         code=STALLED,
         severity="critical" if worse else "warning",
         subject=f"rank {first.rank}",
         at=first.at,
-        message=f"rank {first.rank} {first.over}{waiting}"
-        if first.over
-        else f"training hangs: rank {first.rank} {stated}{waiting}",
-        hint="look at its log and its machine: it ended, and the others wait for it"
-        if first.over
-        else "its process lives: look at its stack (py-spy dump), at the others' logs, at storage",
+        message=message,
+        hint=hint,
         symptoms=others,
-        absorbs=("producer-gone", STALLED) if first.over else (STALLED,),
+        absorbs=("producer-gone", STALLED) if first.key else (STALLED,),
     )
 
 
-def gone_sources(state: RunState, tick: int) -> tuple[str, ...]:
+def gone_sources(state: RunState, tick: int) -> Iterator[str]:
     """Keys of processes that left a run which goes on without them: killed, failed, or silent without an end.
 
     Each is among them for a limited time only.
     """
     holder = holder_of(state.sources)
-    return tuple(
-        key
-        for key, source in latest_lives(state.sources).items()
-        if not (source.finished and key == holder) and _is_gone(state, source, tick)
-    )
-
-
-def _is_gone(state: RunState, source: Source, tick: int) -> bool:
-    if source.ending is not None:
-        return source.ending.outcome in _ILL and (tick - source.stamp) / 1e9 <= GONE_S
-    if state.paused_at is not None:
-        return False
-    patience_s = max(SILENT_S, PATIENCES * silence_of(state, source))
-    return patience_s < (tick - max(source.stamp, state.back_stamp)) / 1e9 <= patience_s + GONE_S
+    for key, source in latest_lives(state.sources).items():
+        for_s, patience_s = (tick - source.stamp) / 1e9, -math.inf
+        if source.ending is None:
+            patience_s = max(SILENT_S, PATIENCES * silence_of(state, source))
+            for_s = math.inf if state.paused_at is not None else _quiet_s(state, source.stamp, tick)
+        elif source.ending.outcome not in _ILL or key == holder:
+            continue
+        if patience_s < for_s <= max(patience_s, 0.0) + GONE_S:
+            yield key
 
 
 def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:

@@ -136,14 +136,14 @@ def test_a_service_that_is_gone_is_down(role: str) -> None:
     reported.report(role, RunStarted(at=at(0)), *beats[:20], rank=1)
     reported.report("learner", *beats)
     assert reported.state is not None
-    keys = gone_sources(reported.state, at(40))
+    keys = tuple(gone_sources(reported.state, at(40)))
     (problem,) = gone_producers(reported.state, keys, at(40))
     assert (problem.code, problem.subject, problem.severity) == ("service-down", f"{role} 1", "warning")
     assert "silent for 20s" in problem.message
     reported.report(role, Measured(at=at(40.5), scope=Scope.RUN, values={}), rank=1)
     assert list(gone_producers(reported.state, keys, at(40))) == [], "it has reported since it was looked at"
     reported.report(role, RunFinished(at=at(41), outcome="completed"), rank=1)
-    assert list(gone_producers(reported.state, gone_sources(reported.state, at(42)), at(42))) == []
+    assert list(gone_producers(reported.state, tuple(gone_sources(reported.state, at(42))), at(42))) == []
 
 
 def test_an_actor_that_reports_no_steps_is_not_down() -> None:
@@ -155,4 +155,4 @@ def test_an_actor_that_reports_no_steps_is_not_down() -> None:
         idle = Tallied(at=at(second), scope=Scope.ACTOR, series=(TallySeries(metric="actor.steps", sum=0.0),))
         reported.report("actor", idle, rank=1)
     assert reported.state is not None
-    assert gone_sources(reported.state, at(60)) == ()
+    assert list(gone_sources(reported.state, at(60))) == []
