@@ -181,13 +181,6 @@ class Returns(msgspec.Struct, frozen=True, kw_only=True):
     """What is usual."""
 
 
-def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
-    """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
-    sums, n = envs.newest_sums(), envs.n
-    judged = sums.judged[:n]
-    return Returns(judged=judged, recent=sums.recent[:n], fleet=fleet) if judged.any() else None
-
-
 def earnings_of(envs: Envs, past: Past) -> Earnings | None:
     """What is usual; `None` where no env finished enough episodes, or all earned the same."""
     envs.newest_sums()
@@ -244,15 +237,13 @@ def _noise(scatter: Floats, sums: EpisodeSums, n: int) -> float:
         if typical > 0:
             return typical
     # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
-    count = sums.count[:n]
-    known = count > 0
+    known = sums.count[:n] > 0
     if not known.any():
         return 0.0
-    count, centre, squares = count[known], sums.centre[:n][known], sums.squares[:n][known]
-    total, apart = float(count.sum()), centre - centre[0]
-    apart = apart - float((count * apart).sum()) / total
-    variance = float((squares + count * apart * apart).sum()) / total
-    return float(variance**0.5)
+    centre = sums.centre[:n][known]
+    within = float(sums.squares[:n][known].sum()) / float(sums.count[:n][known].sum())
+    apart = centre - float(centre.sum()) / centre.size
+    return float((within + float((apart * apart).sum()) / centre.size) ** 0.5)
 
 
 LEAST_REPORTING: Final = 4
@@ -332,16 +323,11 @@ def _reporting_median(values: Floats) -> float | None:
 
 
 def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
-    rows, found = state.envs.by_lane(), {}
-    known = (step_time > 0) & (step_time < np.inf)
-    whole = bool(known.all())
-    for code, name in enumerate(state.lane_names.words):
-        if code not in rows:
-            continue
-        reported = step_time[rows[code]] if whole else step_time[rows[code]][known[rows[code]]]
-        if reported.size:
-            found[name] = median_of(reported)
-    return found
+    rows = state.envs.by_lane()
+    names = {code: name for code, name in enumerate(state.lane_names.words) if code in rows}
+    times = {name: step_time[rows[code]] for code, name in names.items()}
+    known = {name: steps[(steps > 0) & (steps < np.inf)] for name, steps in times.items()}
+    return {name: median_of(steps) for name, steps in known.items() if steps.size}
 
 
 def quick(others: list[float]) -> float | None:
@@ -359,10 +345,8 @@ def _paces(lanes: dict[str, float]) -> dict[str, float]:
         kinds.setdefault(kind_of(name), {})[name] = step
     paces = {}
     for alike in kinds.values():
-        for name, own in alike.items():
-            usual = quick([step for other, step in alike.items() if other != name])
-            if usual is not None:
-                paces[name] = own / usual
+        for name, own in alike.items() if len(alike) > 1 else ():
+            paces[name] = own / (quick([step for other, step in alike.items() if other != name]) or own)
     return paces
 
 
@@ -403,21 +387,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         quiet_s: Floats = (np.partition(alive, place)[place] - last_ns) / 1e9
         return quiet_s
 
-    @property
-    def median_step_time(self) -> float | None:
-        """Seconds; `None` where the column is absent or equal for all envs."""
-        return self.usual.pace.median
-
-    @property
-    def lane_step_time(self) -> dict[str, float]:
-        """Median step of each named lane that reports steps, seconds."""
-        return self.usual.pace.lanes
-
-    @property
-    def lane_pace(self) -> dict[str, float]:
-        """Each lane's median step over that of the other lanes of its kind; only where there are others."""
-        return self.usual.pace.times
-
     def on_lane(self, name: str | None) -> Mask:
         """Which envs are on a lane; `None` is the lane that was not named."""
         on: Mask = self.lane == (-1 if name is None else self.state.lane_names.codes.get(name, -2))
@@ -428,6 +397,9 @@ def fleet_of(state: RunState, usual: FleetBaseline | None = None, past: Past | N
     """The fleet, by what is usual in it and was; worked out where it is not given."""
     envs, past = state.envs, past or Past()
     usual = baseline_of(state, past) if usual is None else usual
+    sums, returns = envs.newest_sums(), None
+    if usual.earnings is not None and sums.judged[: envs.n].any():
+        returns = Returns(judged=sums.judged[: envs.n], recent=sums.recent[: envs.n], fleet=usual.earnings)
     return Fleet(
         state=state,
         n=envs.n,
@@ -436,5 +408,5 @@ def fleet_of(state: RunState, usual: FleetBaseline | None = None, past: Past | N
         step_time=envs.values["step_time"][: envs.n],
         usual=usual,
         past=past,
-        returns=None if usual.earnings is None else returns_of(envs, usual.earnings),
+        returns=returns,
     )

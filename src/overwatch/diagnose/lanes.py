@@ -16,8 +16,8 @@ from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, sawtooth
 from overwatch.events.adding import added
 from overwatch.state.arrays import median, seconds_between
 from overwatch.state.machines import Gauge
+from overwatch.state.policy import Series
 from overwatch.state.run import RunState
-from overwatch.state.services import Service
 
 FRESH_S: Final = 5.0
 INTERVALS: Final = 3
@@ -124,19 +124,14 @@ def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]
 
     Services beside the trainer come behind them.
     """
-    host = _fresh_host(state, tick)
-    of_lanes = {rank_of(state, name) for name in state.lanes}
-    ranks = (
-        (rank, LaneFacts(name=f"rank {rank}", of=Of.RANK, age_s=0.0, cycle=past.cycles[rank]))
-        for rank in sorted(past.cycles.keys() - of_lanes)
-    )
-    return (
-        *(_beside(facts, state, host, rank, tick) for rank, facts in ranks),
-        *(
-            LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle)
-            for name, cycle in sorted(past.beside.items())
-        ),
-    )
+    host, of_lanes = _fresh_host(state, tick), {rank_of(state, name) for name in state.lanes}
+    found = []
+    for rank in sorted(past.cycles.keys() - of_lanes):
+        facts = LaneFacts(name=f"rank {rank}", of=Of.RANK, age_s=0.0, cycle=past.cycles[rank])
+        found.append(_beside(facts, state, host, rank, tick))
+    for name, cycle in sorted(past.beside.items()):
+        found.append(LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle))
+    return tuple(found)
 
 
 def rank_of(state: RunState, lane: str) -> int | None:
@@ -155,10 +150,11 @@ def _beside(
 ) -> LaneFacts:
     """With what its host and its learner report: queues, cores, and what saves take."""
     service, saved = state.services.processes.get(f"learner/{rank or 0}"), state.checkpoint
-    queue, queue_text = _filled("queue", host)
-    loader, loader_text = _filled("loader", host)
-    if queue is None and service is not None:
-        queue, queue_text = _own_queue(service, tick) or (None, queue_text)
+    queue, queue_text = _filled("queue", host.get("queue_depth"), host.get("queue_capacity"))
+    loader, loader_text = _filled("loader", host.get("loader_depth"), host.get("loader_capacity"))
+    depth = None if service is None else service.gauges.get(QUEUE_DEPTH.name)
+    if queue is None and service is not None and depth is not None and _age_s(depth.stamp, tick) <= FRESH_S:
+        queue, queue_text = _filled("queue", depth, service.gauges.get(QUEUE_LIMIT.name))
     saves = ""
     if saved is not None and saved.duration_s is not None:
         where = saved.path.rpartition("/")[0] or saved.path
@@ -175,54 +171,50 @@ def _beside(
     )
 
 
-def _filled(what: str, host: Mapping[str, Gauge]) -> tuple[float | None, str]:
-    """Filled share of a queue of the host, and `loader 3/8`, by the newest readings."""
-    depth, capacity = host.get(f"{what}_depth"), host.get(f"{what}_capacity")
-    if depth is None or capacity is None:
+def _filled(
+    what: str, depth: Gauge | Series | None, limit: Gauge | Series | None
+) -> tuple[float | None, str]:
+    """Filled share of a queue, and `loader 3/8`, by the newest readings."""
+    share = _share(_level(depth), _level(limit))
+    if share is None or depth is None or depth.value is None or limit is None or limit.value is None:
         return None, ""
-    return _share(_level(depth), _level(capacity)), f"{what} {depth.value:.0f}/{capacity.value:.0f}"
-
-
-def _own_queue(service: Service, tick: int) -> tuple[float, str] | None:
-    """The same of the queue that a learner itself reports."""
-    depth, limit = (service.gauges.get(row.name) for row in (QUEUE_DEPTH, QUEUE_LIMIT))
-    if depth is None or limit is None or _age_s(depth.stamp, tick) > FRESH_S:
-        return None
-    recent = [value for value in depth.history.items[-SMOOTH:] if value is not None]
-    if not recent or depth.value is None or not limit.value:
-        return None
-    return added(recent) / len(recent) / limit.value, f"queue {depth.value:.0f}/{limit.value:.0f}"
+    return share, f"{what} {depth.value:.0f}/{limit.value:.0f}"
 
 
 def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -> LaneFacts:
-    readings = state.lanes[name]
-    patience_s = _fresh_s(readings)
+    readings, throttle, rank = state.lanes[name], state.throttles.get(name), rank_of(state, name)
+    patience_s, steps = _fresh_s(readings), fleet.usual.pace.lanes
     fresh = {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
-    clock, clock_max = _level(fresh.get("clock_hz")), _level(fresh.get("clock_max_hz"))
-    throttle = state.throttles.get(name)
+    levels = {key: _level(gauge) for key, gauge in fresh.items()}
+    clock, clock_max = fresh.get("clock_hz"), levels.get("clock_max_hz")
+    tops = (
+        [] if clock is None else [value for value in clock.history.items[-2 * SMOOTH :] if value is not None]
+    )
+    peers = {lane: step for lane, step in steps.items() if lane != name and kind_of(lane) == kind_of(name)}
+    slowest = max(peers, key=lambda lane: peers[lane], default=None)
     reported = throttle is not None and _age_s(throttle.stamp, tick) <= patience_s
-    slowest, rank = _slowest_peer(fleet, name), rank_of(state, name)
+    stamps = [gauge.stamp for gauge in readings.values()] + ([throttle.stamp] if throttle is not None else [])
     return LaneFacts(
         name=name,
-        age_s=_newest_age_s(state, name, tick),
+        age_s=_age_s(max(stamps, default=0), tick),
         fresh_s=patience_s,
-        util=_level(fresh.get("utilization")),
-        sm=_level(fresh.get("sm_activity")),
-        dips=_newest(fresh.get("dip_share")),
-        dip_s=_newest(fresh.get("dip_p95_s")),
+        util=levels.get("utilization"),
+        sm=levels.get("sm_activity"),
+        dips=levels.get("dip_share"),
+        dip_s=levels.get("dip_p95_s"),
         saw=sawtooth(fresh.get("utilization")),
-        memory=_share(_level(fresh.get("memory_used_bytes")), _level(fresh.get("memory_total_bytes"))),
+        memory=_share(levels.get("memory_used_bytes"), levels.get("memory_total_bytes")),
         trend=past.memory.get(name) if "memory_used_bytes" in fresh else None,
-        power=_share(_level(fresh.get("power_w")), _level(fresh.get("power_limit_w"))),
-        clock=_share(clock, clock_max),
-        clock_top=_share(_top(fresh.get("clock_hz")), clock_max),
-        clock_hz=clock,
+        power=_share(levels.get("power_w"), levels.get("power_limit_w")),
+        clock=_share(levels.get("clock_hz"), clock_max),
+        clock_top=_share(max(tops, default=None), clock_max),
+        clock_hz=levels.get("clock_hz"),
         clock_max_hz=clock_max,
         throttle=tuple(throttle.reasons) if throttle is not None and reported else None,
-        pace=fleet.lane_pace.get(name),
-        step_s=fleet.lane_step_time.get(name),
+        pace=fleet.usual.pace.times.get(name),
+        step_s=steps.get(name),
         slowest=slowest,
-        slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
+        slowest_s=None if slowest is None else peers[slowest],
         cycle=Cycle() if rank is None else past.cycles.get(rank, Cycle()),
     )
 
@@ -242,33 +234,12 @@ def _age_s(stamp: int, tick: int) -> float:
     return max(0.0, (tick - stamp) / 1e9)
 
 
-def _newest_age_s(state: RunState, name: str, tick: int) -> float:
-    stamps = [gauge.stamp for gauge in state.lanes[name].values()]
-    if name in state.throttles:
-        stamps.append(state.throttles[name].stamp)
-    return _age_s(max(stamps, default=0), tick)
-
-
-def _level(gauge: Gauge | None) -> float | None:
+def _level(gauge: Gauge | Series | None) -> float | None:
     if gauge is None:
         return None
     recent = [value for value in gauge.history.items[-SMOOTH:] if value is not None]
     return added(recent) / len(recent) if recent else gauge.value
 
 
-def _top(gauge: Gauge | None) -> float | None:
-    recent = [] if gauge is None else gauge.history.items[-2 * SMOOTH :]
-    return max((value for value in recent if value is not None), default=None)
-
-
-def _newest(gauge: Gauge | None) -> float | None:
-    return None if gauge is None else gauge.value
-
-
 def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or whole is None or whole <= 0 else part / whole
-
-
-def _slowest_peer(fleet: Fleet, name: str) -> str | None:
-    peers = [lane for lane in fleet.lane_step_time if lane != name and kind_of(lane) == kind_of(name)]
-    return max(peers, key=lambda lane: fleet.lane_step_time[lane], default=None)

@@ -83,7 +83,7 @@ def test_the_usual_step_is_that_of_the_envs_that_are_there() -> None:
     slow = fakes.envs(START_NS, range(10), step_time=[1.0] * 5 + [0.1, 0.2, 0.1, 0.2, 0.1])
     state = fakes.folded([slow, removed(START_NS + 1, *range(5))])
 
-    assert assess(state, Assessment(), START_NS + SECOND).fleet.median_step_time == 0.1
+    assert assess(state, Assessment(), START_NS + SECOND).fleet.usual.pace.median == 0.1
 
 
 def test_new_envs_on_a_lane_make_no_storm_of_the_usual_culls() -> None:
