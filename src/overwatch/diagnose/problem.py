@@ -97,7 +97,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     since: int
     cleared_at: int | None = None
     gone_at: int | None = None
-    """When its cause was last seen to go, while it is not yet believed; on the clock of the data..."""
+    """When its cause was last seen to go, while it is not yet believed, or when it cleared; on the clock of
+    the data..."""
     gone_update: int = 0
     """...and by updates."""
     again: bool = False
@@ -118,21 +119,13 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     since: int
 
 
-class Cooling(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding that cleared, and until when, by the data's clock, it goes on if it comes again."""
-
-    item: Open
-    until: int
-    until_update: int = 0
-    """And until which number of updates."""
-
-
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
     """All findings' memory."""
 
     open: dict[str, Open] = {}
     waiting: dict[str, Waiting] = {}
-    cooling: dict[str, Cooling] = {}
+    cooling: dict[str, Open] = {}
+    """Findings that cleared, and go on if they come again soon."""
 
 
 class Now(NamedTuple):
@@ -167,8 +160,7 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
         first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
         if clock - first.clock >= problem.patience.hold:
             cooled = cooling.pop(problem.id, None)
-            opened = _opened(problem, first.since, cooled, before)
-            current[problem.id] = msgspec.structs.replace(opened, clock=opened.clock or clock)
+            current[problem.id] = _opened(problem, first.since, clock, cooled, before)
         else:
             waiting[problem.id] = first
     absorbed = {code for item in current.values() for code in item.problem.absorbs}
@@ -181,47 +173,36 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
     return Followed(open=kept, waiting=waiting | full, cooling=cooling)
 
 
-def _opened(problem: Problem, since: int, cooled: Cooling | None, before: Followed) -> Open:
+def _opened(problem: Problem, since: int, clock: int, cooled: Open | None, before: Followed) -> Open:
     """A finding that opens: what came again goes on; what explains others better is as old as they are."""
-    ages = [
-        item.since
-        for item in before.open.values()
-        if item.problem.code in problem.absorbs and item.cleared_at is None
-    ]
-    if cooled is None:
-        return Open(problem=problem, since=min([since, *ages]))
-    opened = _go_on(cooled.item, problem)
-    return msgspec.structs.replace(opened, since=min([opened.since, *ages]), again=True)
+    opened = Open(problem=problem, since=since, clock=clock)
+    if cooled is not None:
+        opened = msgspec.structs.replace(_go_on(cooled, problem), again=True)
+    known = (item for item in before.open.values() if item.cleared_at is None)
+    ages = [item.since for item in known if item.problem.code in problem.absorbs]
+    return msgspec.structs.replace(opened, since=min([opened.since, *ages]))
 
 
 def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[str, Open]:
     """The worst findings, of those the oldest; how many were left out is a finding itself."""
     announced_id = f"{OVERFLOW}:run:"
-    if len(current) - (announced_id in current) <= MAX_OPEN:
+    order = sorted(current.keys() - {announced_id}, key=lambda key: rank_of(current[key]))
+    if len(order) <= MAX_OPEN:
         return current
-    current = {key: item for key, item in current.items() if key != announced_id}
-    order = sorted(current, key=lambda key: rank_of(current[key]))
-    beyond = [current[key].problem for key in order[MAX_OPEN - 1 :]]
-    worst = min((problem.severity for problem in beyond), key=SEVERITIES.index)
-    counts = [sum(problem.severity == word for problem in beyond) for word in SEVERITIES]
-    reported = ", ".join(f"{n:,} {word}" for n, word in zip(counts, SEVERITIES, strict=True) if n)
+    beyond = [current[key].problem.severity for key in order[MAX_OPEN - 1 :]]
+    reported = ", ".join(f"{beyond.count(word):,} {word}" for word in SEVERITIES if word in beyond)
     announced = Problem(
         code=OVERFLOW,
-        severity=worst,
+        severity=min(beyond, key=SEVERITIES.index),
         at=tick,
         message=f"{len(beyond):,} more findings are not shown: {reported}",
         hint="look for the one cause of those that are",
         symptoms=len(beyond),
     )
     known = before.open.get(announced_id)
-    room = set(order[: MAX_OPEN - 1])
-    kept = {key: item for key, item in current.items() if key in room}
-    kept[announced.id] = (
-        Open(problem=announced, since=tick)
-        if known is None or known.cleared_at is not None
-        else _go_on(known, announced)
-    )
-    return kept
+    is_new = known is None or known.cleared_at is not None
+    item = Open(problem=announced, since=tick) if known is None or is_new else _go_on(known, announced)
+    return {key: current[key] for key in order[: MAX_OPEN - 1]} | {announced_id: item}
 
 
 def rank_of(item: Open) -> tuple[bool, int, int, int, int, str]:
@@ -289,10 +270,10 @@ A_MOMENT_NS: Final = 10 * SECOND_NS
 def stood_last(before: Followed, clock: int) -> list[Problem]:
     """Criticals that cleared just before the end and had stood for more than a moment: it ended in them."""
     return [
-        msgspec.structs.replace(one.item.problem, patience=FACT)
-        for one in before.cooling.values()
-        if one.item.problem.severity == "critical" and one.until > clock
-        and one.until - one.item.problem.patience.cooldown - one.item.clock >= A_MOMENT_NS
+        msgspec.structs.replace(item.problem, patience=FACT)
+        for item in before.cooling.values()
+        if item.problem.severity == "critical" and _is_cooling(item, Now(clock, clock))
+        and (item.gone_at or 0) - item.clock >= A_MOMENT_NS
     ]  # fmt: skip
 
 
@@ -301,29 +282,28 @@ def standing(before: Followed) -> dict[str, Problem]:
     return {key: item.problem for key, item in before.open.items() if item.cleared_at is None}
 
 
-def _is_cooling(cooling: Cooling, now: Now) -> bool:
-    return now.clock < cooling.until or now.updates < cooling.until_update
+def _is_cooling(item: Open, now: Now) -> bool:
+    patience = item.problem.patience
+    for_ns, updates = now.clock - (item.gone_at or 0), now.updates - item.gone_update
+    return for_ns < patience.cooldown or updates < patience.cooldown_updates
 
 
-def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
+def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Open]) -> None:
     """Carry on a finding whose cause is not seen at this moment."""
     tick, clock, updates, paused_ns = now
     if known.cleared_at is not None:
         if tick - known.cleared_at < LINGER_NS:
             current[key] = known
         return
-    known = msgspec.structs.replace(known, paused_ns=known.paused_ns + paused_ns)
     patience = known.problem.patience
     gone_at, gone_update = (clock, updates) if known.gone_at is None else (known.gone_at, known.gone_update)
     # What comes and goes is trouble that lasts; of what is only to be known nobody waits for the end.
     lasts = known.again and known.problem.severity != "info"
     clear = max(patience.clear, patience.cooldown) if lasts else patience.clear
-    gone = msgspec.structs.replace(known, gone_at=gone_at, gone_update=gone_update)
-    if clock - gone_at < clear or (lasts and updates - gone_update < patience.cooldown_updates):
-        current[key] = gone
-        return
-    current[key] = msgspec.structs.replace(gone, cleared_at=tick)
-    if patience.cooldown:
-        cooling[key] = Cooling(
-            item=known, until=clock + patience.cooldown, until_update=updates + patience.cooldown_updates
-        )
+    waits = clock - gone_at < clear or (lasts and updates - gone_update < patience.cooldown_updates)
+    current[key] = msgspec.structs.replace(
+        known, paused_ns=known.paused_ns + paused_ns, cleared_at=None if waits else tick,
+        gone_at=gone_at if waits else clock, gone_update=gone_update if waits else updates,
+    )  # fmt: skip
+    if patience.cooldown and not waits:
+        cooling[key] = current[key]
