@@ -327,21 +327,19 @@ _COLLECTING: Final = (BoundState.WEIGHTS.value, BoundState.ENV.value, BoundState
 """What makes those who collect slow."""
 
 
-def explained(
-    bounds: Mapping[str, Bound], facts: Iterable[LaneFacts], beside: Mapping[str, Bound]
-) -> dict[str, Bound]:
-    """The same, where experience is missing with why; `beside` are the verdicts of services among `facts`."""
-    by_name = {one.name: one for one in facts}
-    reported = (one.share(Phase.ROLLOUT) for one in by_name.values() if one.of is Of.SERVICE)
+def explained(bounds: Mapping[str, Bound], facts: Mapping[str, LaneFacts]) -> dict[str, Bound]:
+    """The same, where experience is missing with why, by what services beside the trainer do."""
+    beside = {name: lane for name, lane in facts.items() if lane.of is Of.SERVICE}
+    reported = (lane.share(Phase.ROLLOUT) for lane in beside.values())
     collects = [share for share in reported if share is not None]
-    slow = next((name for name, bound in beside.items() if bound.state in _COLLECTING), None)
+    slow = next((name for name in beside if name in bounds and bounds[name].state in _COLLECTING), None)
     found = dict(bounds)
     for name, bound in bounds.items():
+        waits = facts[name].share(Phase.QUEUE_WAIT)
         if bound.state != BoundState.STARVED.value:
             continue
-        waits = by_name[name].share(Phase.QUEUE_WAIT)
         if slow is not None:
-            hint = f"{slow} is {beside[slow].state}: {beside[slow].hint}"
+            hint = f"{slow} is {bounds[slow].state}: {bounds[slow].hint}"
             found[name] = msgspec.structs.replace(bound, hint=hint)
         elif collects and waits is not None:
             found[name] = _by_turns(bound, waits, collects)

@@ -12,7 +12,7 @@ import msgspec
 from overwatch.catalog.learner import QUEUE_DEPTH, QUEUE_LIMIT
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.fleet import Fleet, kind_of
-from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, sawtooth
+from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, cycle_of, cycles_of, memory_trend, sawtooth
 from overwatch.events.adding import added
 from overwatch.state.arrays import median, seconds_between
 from overwatch.state.machines import Gauge
@@ -99,39 +99,19 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.cycle.share(kind)
 
 
-class Minutes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of lanes and ranks beyond their newest readings."""
-
-    cycles: dict[int, Cycle] = {}
-    """By rank."""
-    memory: dict[str, MemoryTrend] = {}
-    """By lane, where its memory rises."""
-    beside: dict[str, Cycle] = {}
-    """Of services, by process."""
-
-
-def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
-    """The facts of every lane that reports readings, in order of first sight."""
-    host = _fresh_host(state, tick)
-    return tuple(
-        _beside(_facts(state, fleet, past, tick, name), state, host, rank_of(state, name), tick)
-        for name in state.lanes
-    )
-
-
-def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
-    """The same of every rank that reports its phases, where no lane that reports is known to be its.
-
-    Services beside the trainer come behind them.
-    """
-    host, of_lanes = _fresh_host(state, tick), {rank_of(state, name) for name in state.lanes}
-    found = []
-    for rank in sorted(past.cycles.keys() - of_lanes):
-        facts = LaneFacts(name=f"rank {rank}", of=Of.RANK, age_s=0.0, cycle=past.cycles[rank])
-        found.append(_beside(facts, state, host, rank, tick))
-    for name, cycle in sorted(past.beside.items()):
-        found.append(LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle))
-    return tuple(found)
+def facts_of(state: RunState, fleet: Fleet, tick: int) -> dict[str, LaneFacts]:
+    """Facts by name: of lanes that report readings, of ranks that are on none of them, and of services."""
+    cycles, host, found = cycles_of(state.phases), _fresh(state.host, tick), dict[str, LaneFacts]()
+    ranks = {name: rank_of(state, name) for name in state.lanes}
+    for name, rank in ranks.items():
+        lane = _facts(state, fleet, tick, name, cycles.get(-1 if rank is None else rank, Cycle()))
+        found[name] = _beside(lane, state, host, tick, rank or 0)
+    for rank in sorted(cycles.keys() - ranks.values()):
+        lane = LaneFacts(name=f"rank {rank}", of=Of.RANK, age_s=0.0, cycle=cycles[rank])
+        found[lane.name] = _beside(lane, state, host, tick, rank)
+    for name, phases in sorted(state.beside.items()):
+        found[name] = LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle_of(phases))
+    return found
 
 
 def rank_of(state: RunState, lane: str) -> int | None:
@@ -140,16 +120,14 @@ def rank_of(state: RunState, lane: str) -> int | None:
     return next(iter(state.phases)) if rank is None and len(state.phases) == 1 else rank
 
 
-def _fresh_host(state: RunState, tick: int) -> dict[str, Gauge]:
-    patience_s = _fresh_s(state.host)
-    return {key: gauge for key, gauge in state.host.items() if _age_s(gauge.stamp, tick) <= patience_s}
+def _fresh(readings: Mapping[str, Gauge], tick: int) -> dict[str, Gauge]:
+    patience_s = _fresh_s(readings)
+    return {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
 
 
-def _beside(
-    lane: LaneFacts, state: RunState, host: Mapping[str, Gauge], rank: int | None, tick: int
-) -> LaneFacts:
+def _beside(lane: LaneFacts, state: RunState, host: Mapping[str, Gauge], tick: int, rank: int) -> LaneFacts:
     """With what its host and its learner report: queues, cores, and what saves take."""
-    service, saved = state.services.processes.get(f"learner/{rank or 0}"), state.checkpoint
+    service, saved = state.services.processes.get(f"learner/{rank}"), state.checkpoint
     queue, queue_text = _filled("queue", host.get("queue_depth"), host.get("queue_capacity"))
     loader, loader_text = _filled("loader", host.get("loader_depth"), host.get("loader_capacity"))
     depth = None if service is None else service.gauges.get(QUEUE_DEPTH.name)
@@ -181,10 +159,10 @@ def _filled(
     return share, f"{what} {depth.value:.0f}/{limit.value:.0f}"
 
 
-def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -> LaneFacts:
-    readings, throttle, rank = state.lanes[name], state.throttles.get(name), rank_of(state, name)
+def _facts(state: RunState, fleet: Fleet, tick: int, name: str, cycle: Cycle) -> LaneFacts:
+    readings, throttle = state.lanes[name], state.throttles.get(name)
     patience_s, steps = _fresh_s(readings), fleet.usual.pace.lanes
-    fresh = {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
+    fresh, total = _fresh(readings, tick), readings.get("memory_total_bytes")
     levels = {key: _level(gauge) for key, gauge in fresh.items()}
     clock, clock_max = fresh.get("clock_hz"), levels.get("clock_max_hz")
     tops = (
@@ -204,7 +182,9 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         dip_s=levels.get("dip_p95_s"),
         saw=sawtooth(fresh.get("utilization")),
         memory=_share(levels.get("memory_used_bytes"), levels.get("memory_total_bytes")),
-        trend=past.memory.get(name) if "memory_used_bytes" in fresh else None,
+        trend=memory_trend(
+            fresh.get("memory_used_bytes"), state.peaks.get(name), None if total is None else total.value
+        ),
         power=_share(levels.get("power_w"), levels.get("power_limit_w")),
         clock=_share(levels.get("clock_hz"), clock_max),
         clock_top=_share(max(tops, default=None), clock_max),
@@ -215,7 +195,7 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         step_s=steps.get(name),
         slowest=slowest,
         slowest_s=None if slowest is None else peers[slowest],
-        cycle=Cycle() if rank is None else past.cycles.get(rank, Cycle()),
+        cycle=cycle,
     )
 
 

@@ -231,9 +231,8 @@ REGULAR: Final = 2.0
 """Most that the longest pause of a schedule is above the usual one."""
 
 
-def hardware_problems(state: RunState, lanes: Sequence[LaneFacts], tick: int) -> Iterator[Problem]:
+def hardware_problems(state: RunState, facts: Mapping[str, LaneFacts], tick: int) -> Iterator[Problem]:
     """Everything that is wrong with the machines themselves, by this second's readings."""
-    facts = {lane.name: lane for lane in lanes}
     for name, health in state.lane_health.items():
         for code, severity, at, message, hint in _ill(state, health, facts.get(name), tick):
             yield Problem(

@@ -17,15 +17,8 @@ from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound, explained, judge, judge_run
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.lane_signals import (
-    MemoryTrend,
-    cycle_of,
-    cycles_of,
-    memory_trend,
-    step_spreads,
-    update_spreads,
-)
-from overwatch.diagnose.lanes import LaneFacts, Minutes, Of, lanes_of, ranks_of
+from overwatch.diagnose.lane_signals import step_spreads, update_spreads
+from overwatch.diagnose.lanes import LaneFacts, Of, facts_of
 from overwatch.diagnose.liveness import DataClock, Stall, gone_producers, gone_sources, stalled, stalls_of
 from overwatch.diagnose.machine_findings import (
     Throughput,
@@ -55,17 +48,16 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 def hold(previous: Mapping[str, Held], now: Mapping[str, Bound], tick: int) -> dict[str, Held]:
     """Verdicts after this tick; the same verdict takes its newest words, a first one is believed at once."""
-    return {name: _hold(previous.get(name), bound, tick) for name, bound in now.items()}
-
-
-def _hold(known: Held | None, bound: Bound, tick: int) -> Held:
-    if known is None or known.bound.state == bound.state:
-        return Held(bound=bound)
-    since = known.next_since if known.next_state == bound.state else tick
-    needed = FORECAST_NS if bound.state == BoundState.OOM_RISK.value else HOLD_NS
-    if tick - since >= needed:
-        return Held(bound=bound)
-    return Held(bound=known.bound, next_state=bound.state, next_since=since)
+    held = {}
+    for name, bound in now.items():
+        known, state = previous.get(name, Held(bound=bound)), bound.state
+        since = known.next_since if known.next_state == state else tick
+        needed = FORECAST_NS if state == BoundState.OOM_RISK.value else HOLD_NS
+        is_believed = known.bound.state == state or tick - since >= needed
+        held[name] = Held(bound=bound)
+        if not is_believed:
+            held[name] = Held(bound=known.bound, next_state=state, next_since=since)
+    return held
 
 
 _LABELS: Final = tuple(state.label for state in BoundState)
@@ -111,15 +103,10 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """On the clock of the data."""
     resumed_at: int = 0
     """When the newest pause had ended; what was worked out in one does not hold after it."""
-    past: Minutes = Minutes()
-    lanes: tuple[LaneFacts, ...] = ()
-    """Lanes that report readings."""
-    ranks: tuple[LaneFacts, ...] = ()
-    """Ranks of which no such lane is known."""
+    facts: dict[str, LaneFacts] = {}
+    """Of lanes that report readings, of ranks and of services, by name."""
     verdicts: dict[str, Bound] = {}
-    """What holds each lane back, by this second's readings."""
-    of_ranks: dict[str, Bound] = {}
-    """The same of those ranks, where their phases show it."""
+    """What holds each of them back, by this second's readings."""
     steps: dict[str, Spread] = {}
     """By lane."""
     updates: dict[int, Spread] = {}
@@ -144,47 +131,23 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
     A lane that is new has a verdict at once, and so has a run that goes on after a pause.
     """
     tick, clock = now
-    is_as_before = len(before.lanes) == len(state.lanes) and before.resumed_at == state.resumed_at
-    if is_as_before and not is_new_second(before, now):
+    known = sum(one.of is Of.DEVICE for one in before.facts.values())
+    if known == len(state.lanes) and before.resumed_at == state.resumed_at and not is_new_second(before, now):
         return before
-    past = Minutes(
-        cycles=cycles_of(state.phases),
-        memory=_memory(state),
-        beside={name: cycle_of(phases) for name, phases in state.beside.items()},
-    )
-    lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
-    of_ranks = judge(ranks, limits)
-    stalls = stalls_of(state, tick)
-    services = {rank.name for rank in ranks if rank.of is Of.SERVICE}
-    beside = {name: bound for name, bound in of_ranks.items() if name in services}
+    facts, stalls = facts_of(state, fleet, tick), stalls_of(state, tick)
     return Slow(
         tick=tick,
         clock=clock,
         resumed_at=state.resumed_at,
-        past=past,
-        lanes=lanes,
-        ranks=ranks,
-        verdicts=explained(judge(lanes, limits), (*lanes, *ranks), beside),
-        of_ranks=explained(of_ranks, ranks, beside),
+        facts=facts,
+        verdicts=explained(judge(facts.values(), limits), facts),
         steps=step_spreads(state),
         updates=update_spreads(state),
         stalls=stalls,
         gone=tuple(key for key in gone_sources(state, tick) if not stalls or key != stalls[0].key),
-        hardware=tuple(hardware_problems(state, lanes, tick)),
+        hardware=tuple(hardware_problems(state, facts, tick)),
         throughput=throughput_of(state.pace, before.throughput),
     )
-
-
-def _memory(state: RunState) -> dict[str, MemoryTrend]:
-    found: dict[str, MemoryTrend] = {}
-    for lane, readings in state.lanes.items():
-        total = readings.get("memory_total_bytes")
-        trend = memory_trend(
-            readings.get("memory_used_bytes"), state.peaks.get(lane), None if total is None else total.value
-        )
-        if trend is not None:
-            found[lane] = trend
-    return found
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,52 +155,35 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
     clock: DataClock = DataClock()
     slow: Slow = Slow()
-    lanes: dict[str, Held] = {}
-    """What holds each lane back."""
-    ranks: dict[str, Held] = {}
-    """What holds each rank back that no lane is known of."""
+    held: dict[str, Held] = {}
+    """What holds each lane, rank and service back."""
     waste: Waste = Waste()
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):
-    """Lanes and ranks at one tick."""
+    """Lanes and ranks at one tick, with what holds them back, held over time."""
 
     watched: Watched
-    lanes: tuple[LaneFacts, ...]
-    """Those that report readings, then the ranks that no such lane is known of."""
     bounds: dict[str, Bound]
-    """What holds each lane back, held over time."""
+    """Of lanes."""
+    beside: dict[str, Bound]
+    """Of services beside the trainer."""
     bound: Bound | None
     """What holds the run back as a whole."""
-
-    @property
-    def beside(self) -> dict[str, Bound]:
-        """What holds each service beside the trainer back."""
-        held = self.watched.ranks
-        return {name: held[name].bound for name in self.watched.slow.past.beside if name in held}
-
-    @property
-    def all_bounds(self) -> dict[str, Bound]:
-        """Of lanes and ranks."""
-        return {**self.bounds, **{name: item.bound for name, item in self.watched.ranks.items()}}
 
 
 def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: AnomalyLimits) -> Machines:
     """Judge the machines of one run at `tick`, and at a moment on the clock of the data."""
     state = fleet.state
     slow = slowly(before.slow, state, fleet, limits, (tick, clock.now))
-    held, ranks = hold(before.lanes, slow.verdicts, clock.now), hold(before.ranks, slow.of_ranks, clock.now)
-    bounds = {name: item.bound for name, item in held.items()}
-    waste = wasted(before.waste, state.rested, bounds, counts=state.paused_at is None)
-    watched = Watched(clock=clock, slow=slow, lanes=held, ranks=ranks, waste=waste)
-    return Machines(
-        watched=watched,
-        lanes=(*slow.lanes, *(rank for rank in slow.ranks if rank.name in ranks)),
-        bounds=bounds,
-        bound=judge_run(
-            bounds or {name: item.bound for name, item in ranks.items() if name not in slow.past.beside}
-        ),
+    held = hold(before.held, slow.verdicts, clock.now)
+    bounds, ranks, beside = (
+        {name: item.bound for name, item in held.items() if slow.facts[name].of is kind}
+        for kind in (Of.DEVICE, Of.RANK, Of.SERVICE)
     )
+    waste = wasted(before.waste, state.rested, bounds, counts=state.paused_at is None)
+    watched = Watched(clock=clock, slow=slow, held=held, waste=waste)
+    return Machines(watched=watched, bounds=bounds, beside=beside, bound=judge_run(bounds or ranks))
 
 
 def machine_problems(
@@ -248,5 +194,6 @@ def machine_problems(
     yield from stalled(slow.stalls, is_followed=state.origin.service == FOLLOWER)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
-    yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)
+    bounds = {name: item.bound for name, item in machines.watched.held.items()}
+    yield from lane_problems(fleet, [slow.facts[name] for name in bounds], bounds, limits)
     yield from regressions(slow.throughput, baseline)

@@ -81,7 +81,7 @@ def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
 def _lane(state: RunState, name: str, judged: Judged) -> Lane:
     tick, slow = judged.assessment.tick, judged.assessment.watched.slow
     readings, throttle = state.lanes[name], state.throttles.get(name)
-    trend, rank = slow.past.memory.get(name), rank_of(state, name)
+    facts, rank = slow.facts.get(name), rank_of(state, name)
     is_known = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
     lane = Lane(
         gpu_id=safe(name),
@@ -90,7 +90,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         rank=state.lane_ranks.get(name),
         utilization_history=_history(readings, "utilization"),
         throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and is_known else (),
-        oom_s=None if trend is None else trend.oom_s,
+        oom_s=None if facts is None or facts.trend is None else facts.trend.oom_s,
         step_s=slow.steps.get(name),
         update_s=None if rank is None else slow.updates.get(rank),
         age_s=_age_s(readings, tick),

@@ -161,7 +161,7 @@ def test_an_assessment_survives_a_checkpoint(cut: int) -> None:
         reloaded = assess(state, load(dump(reloaded)) if i == cut else reloaded, tick).assessment
 
     assert dump(reloaded) == dump(straight)
-    assert straight.watched.lanes["gpu0"].bound.state == "IO-BOUND"
+    assert straight.watched.held["gpu0"].bound.state == "IO-BOUND"
     assert straight.followed.open
 
 

@@ -24,8 +24,7 @@ def _facts(waits: float, **actors: dict[str, float]) -> list[LaneFacts]:
 
 def _verdict(facts: list[LaneFacts]) -> Bound:
     bounds = judge(facts, AnomalyLimits())
-    beside = {one.name: bounds[one.name] for one in facts if one.of is Of.SERVICE and one.name in bounds}
-    return explained(bounds, facts, beside)[LEARNER]
+    return explained(bounds, {one.name: one for one in facts})[LEARNER]
 
 
 @pytest.mark.parametrize(
