@@ -52,7 +52,7 @@ from overwatch.diagnose.factors import (
     slow_lane,
     slow_step,
 )
-from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet, far, median_of, most_events, spread_low
+from overwatch.diagnose.fleet import Fleet, most_events
 from overwatch.events.adding import added
 from overwatch.snapshot import Anomaly
 from overwatch.state.arrays import Floats, Ints, no_floats, no_ints
@@ -152,7 +152,6 @@ FACTORS: Final[tuple[Rule, ...]] = (
 """Each rule has a weight of its name."""
 STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 """Better ones first; the place is the code."""
-_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,8 +185,6 @@ class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_status(self, status: str) -> Ints:
         """Rows of envs of one status, in table order."""
-        if not self.factors or all(factor.status != status for factor in self.factors):
-            return _NONE
         return np.flatnonzero(self.codes == STATUSES.index(status))
 
 
@@ -229,17 +226,16 @@ def score_lanes(
     fleet: Fleet,
     anomalies: Anomalies,
     bounds: Mapping[str, Bound],
-    low: Mapping[str, Stated],
     limits: AnomalyLimits,
 ) -> dict[str, Anomaly]:
-    """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
+    """Score every lane that has envs or readings, by name, in order of first sight."""
     lanes, found = fleet.state.envs.by_lane(), dict[str, Anomaly]()
     crashed = anomalies.codes == STATUSES.index("crashed")
     off = {"crashed": crashed, "not ok": (anomalies.codes > 0) & ~crashed} if anomalies.factors else {}
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in lanes and name not in bounds:
             continue
-        stated = [low[name]] if name in low else []
+        stated = list[Stated]()
         for word, mask in off.items() if code in lanes else ():
             stated += _together(lanes[code], mask, word, len(lanes) - (-1 in lanes))
         pace, bound = fleet.usual.pace.times.get(name, 0.0), bounds.get(name)
@@ -264,34 +260,3 @@ def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> list[Stated]:
         return []
     weight = HARD if word == "crashed" and 2 * own > num else min(own / limit, SOFT_CAP)
     return [(weight, f"{own} of {num} envs {word}")]
-
-
-def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, Stated]:
-    """Lanes whose episodes earn less than the other lanes' do, by far more than the luck of so many envs."""
-    lanes, returns, found = fleet.state.envs.by_lane(), fleet.returns, dict[str, Stated]()
-    limit = far(len(lanes) - (-1 in lanes), limits.margin)
-    for code, name in enumerate(fleet.state.lane_names.words):
-        on = np.zeros(fleet.n, dtype=np.bool_)
-        if returns is None or code not in lanes:
-            continue
-        own = returns.recent[lanes[code]][returns.judged[lanes[code]]]
-        least = limit * _OF_MEDIAN * returns.fleet.noise / 2
-        # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
-        if own.size < LEAST_REPORTING or 2 * (returns.fleet.recent - median_of(own)) < least / own.size**0.5:
-            continue
-        on[lanes[code]] = True
-        others = returns.recent[returns.judged & ~on]
-        if others.size < LEAST_REPORTING:
-            continue
-        # The scatter of the others: a lane that fell must not excuse itself by its own fall.
-        scatter = max(spread_low(others), returns.fleet.noise / 2)
-        luck = _OF_MEDIAN * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
-        low = (median_of(others) - median_of(own)) / luck
-        if low >= limit:
-            reason = f"return {low:.1f} deviations below the other lanes'"
-            found[name] = min(1.0 + low / limit, SOFT_CAP), reason
-    return found
-
-
-_OF_MEDIAN: Final = 1.2533
-"""Times as much as a mean a median scatters."""

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from overwatch.diagnose.anomaly import Anomalies, Stated, low_lanes, score_envs, score_lanes
+from overwatch.diagnose.anomaly import Anomalies, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.findings import Evidence, problems, while_paused
 from overwatch.diagnose.fleet import (
@@ -43,7 +43,7 @@ from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy, stand
 from overwatch.diagnose.policy_rows import has_converged
 from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing, stood_last
 from overwatch.snapshot import Anomaly, Baseline
-from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints, no_floats
+from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.envs import Envs
 from overwatch.state.rollups import Rollups, rollups_of
 from overwatch.state.run import RunState
@@ -123,14 +123,8 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
 def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     """The ranks at `tick` (ns) from its scores and the ranks before it, which may have fewer rows."""
     n, known = scores.size, before.held.size
-    if before.held is scores:
-        return before
     if known == n and _is_calm(scores, before):
-        if scores is not no_floats(n):
-            return before
-        # Where no env stands out the scores are one array for as long as that lasts.
-        at = before.ordered_at
-        return Ranked(order=before.order, held=scores, lower_at=before.lower_at, peak=scores, ordered_at=at)
+        return before
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
     held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
     fresh = np.isnan(held)
@@ -165,8 +159,6 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
     usual: FleetBaseline = FleetBaseline()
     past: Past = msgspec.field(default_factory=Past)
     rollups: Rollups = Rollups()
-    low: dict[str, Stated] = {}
-    """Lanes whose episodes earn little: how much that weighs, and the reason."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,7 +285,7 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
         bounds=bounds,
         bound=None if is_still else machines.bound,
         beside={} if is_still else machines.beside,
-        lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
+        lanes=score_lanes(seen.fleet, seen.anomalies, bounds, how.limits),
         baseline=seen.baseline,
         converged=has_converged(
             seen.state, stands_of(seen.state, seen.fleet, seen.limits, kept.policy.levels)
@@ -320,8 +312,7 @@ def _second(
             past = past.by(rows_of(lives, previous.lives))
         past = past_of(state, past, how.limits.crowd)
         usual = baseline_of(state, past)
-        low = low_lanes(fleet_of(state, usual, past), how.limits)
-        return Second(usual=usual, past=past, rollups=rollups_of(state), low=low)
+        return Second(usual=usual, past=past, rollups=rollups_of(state))
 
 
 def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:

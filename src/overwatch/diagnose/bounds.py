@@ -34,11 +34,14 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     confidence: float
     evidence: tuple[str, ...] = ()
+    finding: tuple[str, str] | None = None
+    """Code and message, where it is a fault of the lane alone; what lanes share is in the catalogue."""
 
 
 def _bound(
-    lane: LaneFacts, state: BoundState, why: str, hint: str = "", *more: str, mark: str = "", sure: float
-) -> Bound:
+    lane: LaneFacts, state: BoundState, why: str, hint: str = "", *more: str, mark: str = "", sure: float,
+    finding: tuple[str, str] | None = None,
+) -> Bound:  # fmt: skip
     """A verdict that rests on `more`, then on the lane's levels; what is a fault is a warning at least."""
     shares = (
         ("util", lane.util), ("memory", lane.memory), ("power", lane.power), ("clock", lane.clock),
@@ -49,7 +52,9 @@ def _bound(
         slow_end = _like(lane.dip_s, lane.dip_s)
         numbers = (*numbers, f"below 50% for {lane.dips:.0%} of a minute, p95 {slow_end}")
     mark = mark or "!" * BY_STATE[state].fault
-    return Bound(state=state.value, mark=mark, why=why, hint=hint, confidence=sure, evidence=numbers)
+    return Bound(
+        state=state.value, mark=mark, why=why, hint=hint, confidence=sure, evidence=numbers, finding=finding
+    )
 
 
 def _like(value: float, like: float) -> str:
@@ -88,31 +93,36 @@ def _ill(lane: LaneFacts) -> Iterator[Bound]:
     low = not lane.throttle and clock is not None and clock <= LOW_CLOCK and (lane.util or 0.0) >= BUSY
     if words or low:
         cause = "thermal" if any(map(_is_heat, words)) else "power" if words else "clock"
-        advice, hint, mark = _THROTTLED[cause]
-        now = "" if lane.clock_hz is None else f": {lane.clock_hz / MHZ:.0f}"
+        advice, hint, mark, code, name = _THROTTLED[cause]
         most = "" if lane.clock_max_hz is None else f" of {lane.clock_max_hz / MHZ:.0f}"
-        stated, sure = (
-            f"{cause}{now}{most} MHz; {advice}" if now else f"{cause}; {advice}",
-            0.95 if words else 0.6,
-        )
-        found = (f"throttle {word}" for word in words)
-        yield _bound(lane, BoundState.THROTTLED, stated, hint or advice, *found, mark=mark, sure=sure)
-    used, trend = lane.memory or 0.0, lane.trend
+        now = "" if lane.clock_hz is None else f": {lane.clock_hz / MHZ:.0f}{most} MHz"
+        at = "" if lane.clock is None else f", clock at {lane.clock:.0%} of max"
+        yield _bound(
+            lane, BoundState.THROTTLED, f"{cause}{now}; {advice}", hint or advice,
+            *(f"throttle {word}" for word in words), mark=mark, sure=0.95 if words else 0.6,
+            finding=(code, f"{name}{at}"),
+        )  # fmt: skip
+    used, trend, code = lane.memory or 0.0, lane.trend, "oom-forecast"
     if trend is not None and used >= OOM_FROM and trend.oom_s <= OOM_S:
         why = f"memory full in about {trend.oom_s:.0f}s at {trend.rate / GIB:+.2f}G/s"
-        hint, rises = "look for what is kept; smaller batch", f"rises {trend.rate / GIB:.3f}G/s"
-        mark = "!!" if trend.oom_s < OOM_SOON_S else ""
-        yield _bound(lane, BoundState.OOM_RISK, why, hint, rises, mark=mark, sure=trend.confidence)
+        yield _bound(
+            lane, BoundState.OOM_RISK, why, "look for what is kept; smaller batch",
+            f"rises {trend.rate / GIB:.3f}G/s", mark="!!" if trend.oom_s < OOM_SOON_S else "",
+            sure=trend.confidence, finding=(code, why),
+        )  # fmt: skip
     if used >= NEARLY_FULL:
-        yield _bound(lane, BoundState.OOM_RISK, f"memory {used:.0%} full", "smaller batch", sure=0.6)
+        why = f"memory {used:.0%} full"
+        yield _bound(lane, BoundState.OOM_RISK, why, "smaller batch", sure=0.6, finding=(code, why))
 
 
 _THROTTLED: Final = {
-    "thermal": ("cool it", "raise the fan curve or lower power cap", "!!"),
-    "power": ("raise its power cap", "", ""),
-    "clock": ("find what holds it down", "", ""),
-}
-"""Advice, the hint where it is another one, and the mark where it is not a warning."""
+    "thermal": (
+        "cool it", "raise the fan curve or lower power cap", "!!", "thermal-throttle", "thermal throttle",
+    ),
+    "power": ("raise its power cap", "", "", "power-throttle", "power throttle"),
+    "clock": ("find what holds it down", "", "", "clock-low", "clock held down"),
+}  # fmt: skip
+"""Advice, the hint and the mark where these differ from it and from a warning, code and words of the finding."""
 
 
 def _is_heat(word: str) -> bool:
@@ -142,14 +152,15 @@ def _among_peers(lane: LaneFacts, limits: AnomalyLimits) -> Iterator[Bound]:
         what, pace, own_s, owner = "update", cycle.pace, cycle.work_s, f" (rank {cycle.rank})"
     if pace is not None and own_s is not None and (is_slow or _is_waited_for(cycle, limits)):
         own, others = _like(own_s, own_s), _like(own_s / pace, own_s)
-        mark, hint = "!!" * (pace >= MUCH * limits.slow_lane), f"compare clock and PCIe width of {lane.name}"
-        why, found = (
-            f"{what} {own} against {others}{owner}; the others wait",
-            (f"{what} {own}", f"{pace:.2f}x the others"),
-        )
-        yield _bound(lane, BoundState.STRAGGLER, why, hint, *found, mark=mark, sure=0.9)
+        why = f"{what} {own} against {others}{owner}"
+        yield _bound(
+            lane, BoundState.STRAGGLER, f"{why}; the others wait",
+            f"compare clock and PCIe width of {lane.name}", f"{what} {own}", f"{pace:.2f}x the others",
+            mark="!!" if pace >= MUCH * limits.slow_lane else "", sure=0.9,
+            finding=("straggler", f"straggler: {why}"),
+        )  # fmt: skip
     waits, saw = cycle.share(Phase.SYNC), (lane.saw,) if lane.saw else ()
-    slowest = "the others" if cycle.slowest is None else f"rank {cycle.slowest}"
+    other = "the others" if cycle.slowest is None else f"rank {cycle.slowest}"
     if waits is not None and waits >= WAIT_SHARE:
         sure = 0.9
     elif lane.util is None or lane.util > WAITING_UTIL or step_s is None or lane.slowest_s is None:
@@ -158,8 +169,8 @@ def _among_peers(lane: LaneFacts, limits: AnomalyLimits) -> Iterator[Bound]:
         waits, sure = 1 - step_s / lane.slowest_s, 0.9 if saw else 0.86
         if lane.slowest_s < limits.slow_lane * step_s:
             return
-    slowest = lane.slowest or slowest
-    stated, hint = f"{waits:.0%} of each step waits for {slowest}", f"find out why {slowest} is slow"
+    other = lane.slowest or other
+    stated, hint = f"{waits:.0%} of each step waits for {other}", f"find out why {other} is slow"
     yield _bound(lane, BoundState.SYNC, stated, hint, stated, *saw, mark="!", sure=sure)
 
 

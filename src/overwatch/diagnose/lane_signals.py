@@ -9,7 +9,6 @@
   that filled while the run started and stays has a trend that is over, and a few steps up are none. + − × ÷
   and square roots only.
 - `Sawtooth`: a lane that works and rests in turn: its utilisation goes up and down, several times, by much.
-- `Spread`: how long steps and updates take on each lane: the median and the slow end, over the newest times.
 
 Pure.
 """
@@ -19,19 +18,14 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
-from overwatch.catalog.policy import UPDATE_TIME
 from overwatch.diagnose.fleet import quick
 from overwatch.events.adding import added
-from overwatch.snapshot import Spread
-from overwatch.state.arrays import Floats, Ints, median, seconds_between
+from overwatch.state.arrays import median, seconds_between
 from overwatch.state.machines import Gauge, Peaks
-from overwatch.state.places import num_of
 from overwatch.state.rhythm import Phase
-from overwatch.state.run import RunState
 
 LEAST_ENDS: Final = 3
 WINDOW_NS: Final = 20_000_000_000
@@ -267,47 +261,3 @@ def sawtooth(gauge: Gauge | None) -> str:
     if high - low < SWING or turns < TURNS or span_s <= 0:
         return ""
     return f"util swings {low:.0%} to {high:.0%} every {2 * span_s / turns:.1f}s"
-
-
-MOST_TIMES: Final = 16_384
-"""Times of one lane that are looked at; of more every n-th env counts."""
-LEAST_TIMES: Final = 3
-_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
-
-
-def step_spreads(state: RunState) -> dict[str, Spread]:
-    """Of the steps of the envs on each lane that report how long theirs take, over the newest seconds."""
-    envs, found = state.envs, dict[str, Spread]()
-    times, by_lane = envs.trends.values["step_time"][: envs.n], envs.by_lane()
-    for code, name in enumerate(state.lane_names.words):
-        rows = by_lane.get(code, _NONE)
-        every = max(1, -(-num_of(rows) * times.shape[1] // MOST_TIMES))
-        reported = times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
-        spread = _spread(reported.ravel())
-        if spread is not None:
-            found[name] = spread
-    return found
-
-
-def update_spreads(state: RunState) -> dict[int, Spread]:
-    """Of the updates of each rank: by its phases, else by what the run reports of its updates' time."""
-    times = {
-        rank: seconds_between(phase.ends.items)
-        for rank, phases in state.phases.items()
-        for name, phase in phases.items()
-        if parse_phase(name) is Kind.UPDATE
-    }
-    reported, leader = state.policy.get(UPDATE_TIME.name), state.ranks.leader
-    if reported is not None and leader is not None and len(times.get(leader, ())) < LEAST_TIMES:
-        times[leader] = [value for value in reported.history.items if value is not None]
-    found = {rank: _spread(np.array(seconds)) for rank, seconds in times.items()}
-    return {rank: spread for rank, spread in found.items() if spread is not None}
-
-
-def _spread(times: Floats) -> Spread | None:
-    """By nearest rank, so each is a time that was measured."""
-    known = np.sort(times[(times > 0) & (times < np.inf)])
-    if known.size < LEAST_TIMES:
-        return None
-    place = -(-95 * known.size // 100) - 1
-    return Spread(p50=float(known[(known.size - 1) // 2]), p95=float(known[place]))

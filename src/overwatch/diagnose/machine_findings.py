@@ -43,50 +43,34 @@ def lane_problems(
     fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits
 ) -> Iterator[Problem]:
     """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones."""
-    faults = {row.state.value: [lane for lane in lanes if bounds[lane.name].state == row.state.value]
-              for row in ROWS if row.fault}  # fmt: skip
-    if not any(faults.values()):
-        return
-    slow = with_slow_lane(fleet, limits)
     waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
+    alone = [(lane, bounds[lane.name]) for lane in lanes if bounds[lane.name].finding]
+    slow = with_slow_lane(fleet, limits) if alone else None
+    for lane, bound in alone:
+        code, message = bound.finding or ("", "")
+        is_device, num_slow = lane.of is Of.DEVICE, 0
+        if bound.state == BoundState.STRAGGLER.value and waiting:
+            what = "lane" if is_device else "rank"
+            message += f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
+        if bound.state != BoundState.OOM_RISK.value and slow is not None:
+            num_slow = int((slow & fleet.on_lane(lane.name)).sum())
+        envs = "" if not num_slow else f"; {num_slow} slow {'env' if num_slow == 1 else 'envs'}"
+        yield Problem(
+            code=code,
+            severity="critical" if bound.mark == "!!" else "warning",
+            scope="gpu" if is_device else "run",
+            subject=lane.name,
+            at=fleet.state.last_at,
+            message=message + envs,
+            hint=bound.hint,
+            factors=bound.evidence,
+            symptoms=num_slow,
+            patience=HELD,
+        )
     for row in ROWS:
-        of_it = faults.get(row.state.value, [])
+        of_it = [lane for lane in lanes if bounds[lane.name].state == row.state.value]
         if row.shared is not None and of_it:
             yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared)
-        for lane in of_it if row.shared is None else ():
-            bound, is_device = bounds[lane.name], lane.of is Of.DEVICE
-            code, message = _stated(row.state, lane, bound)
-            if row.state is BoundState.STRAGGLER and waiting:
-                what = "lane" if is_device else "rank"
-                message += f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
-            num_slow = int((slow & fleet.on_lane(lane.name)).sum()) if code != "oom-forecast" else 0
-            envs = "" if not num_slow else f"; {num_slow} slow {'env' if num_slow == 1 else 'envs'}"
-            yield Problem(
-                code=code,
-                severity="critical" if bound.mark == "!!" else "warning",
-                scope="gpu" if is_device else "run",
-                subject=lane.name,
-                at=fleet.state.last_at,
-                message=message + envs,
-                hint=bound.hint,
-                factors=bound.evidence,
-                symptoms=num_slow,
-                patience=HELD,
-            )
-
-
-def _stated(state: BoundState, lane: LaneFacts, bound: Bound) -> tuple[str, str]:
-    """Code and message of a lane's own fault."""
-    if state is BoundState.OOM_RISK:
-        return "oom-forecast", bound.why
-    first = bound.why.partition(";")[0]
-    if state is BoundState.STRAGGLER:
-        return "straggler", f"straggler: {first}"
-    cause = first.partition(":")[0]
-    now = "" if lane.clock is None else f", clock at {lane.clock:.0%} of max"
-    if cause == "clock":
-        return "clock-low", f"clock held down{now}"
-    return f"{cause}-throttle", f"{cause} throttle{now}"
 
 
 def _shared(fleet: Fleet, lanes: Sequence[LaneFacts], first: Bound, shared: Shared) -> Problem:

@@ -17,7 +17,6 @@ from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound, explained, judge, judge_run
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.lane_signals import step_spreads, update_spreads
 from overwatch.diagnose.lanes import LaneFacts, Of, facts_of
 from overwatch.diagnose.liveness import DataClock, Stall, gone_producers, gone_sources, stalled, stalls_of
 from overwatch.diagnose.machine_findings import (
@@ -29,7 +28,7 @@ from overwatch.diagnose.machine_findings import (
 )
 from overwatch.diagnose.problem import Problem
 from overwatch.events import FOLLOWER
-from overwatch.snapshot import Baseline, Spread
+from overwatch.snapshot import Baseline
 from overwatch.state.machines import Rested
 from overwatch.state.run import RunState
 
@@ -107,10 +106,6 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """Of lanes that report readings, of ranks and of services, by name."""
     verdicts: dict[str, Bound] = {}
     """What holds each of them back, by this second's readings."""
-    steps: dict[str, Spread] = {}
-    """By lane."""
-    updates: dict[int, Spread] = {}
-    """By rank."""
     stalls: tuple[Stall, ...] = ()
     gone: tuple[str, ...] = ()
     """Keys of the sources that left the run."""
@@ -141,8 +136,6 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         resumed_at=state.resumed_at,
         facts=facts,
         verdicts=explained(judge(facts.values(), limits), facts),
-        steps=step_spreads(state),
-        updates=update_spreads(state),
         stalls=stalls,
         gone=tuple(key for key in gone_sources(state, tick) if not stalls or key != stalls[0].key),
         hardware=tuple(hardware_problems(state, facts, tick)),

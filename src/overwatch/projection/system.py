@@ -79,7 +79,11 @@ def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
 
 
 def _lane(state: RunState, name: str, judged: Judged) -> Lane:
-    tick, slow = judged.assessment.tick, judged.assessment.watched.slow
+    tick, slow, rollups = (
+        judged.assessment.tick,
+        judged.assessment.watched.slow,
+        judged.assessment.second.rollups,
+    )
     readings, throttle = state.lanes[name], state.throttles.get(name)
     facts, rank = slow.facts.get(name), rank_of(state, name)
     is_known = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
@@ -91,8 +95,8 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         utilization_history=_history(readings, "utilization"),
         throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and is_known else (),
         oom_s=None if facts is None or facts.trend is None else facts.trend.oom_s,
-        step_s=slow.steps.get(name),
-        update_s=None if rank is None else slow.updates.get(rank),
+        step_s=rollups.steps.get(name),
+        update_s=None if rank is None else rollups.updates.get(rank),
         age_s=_age_s(readings, tick),
         bound=bound_view(judged.bounds[name]) if name in judged.bounds else None,
         anomaly=lane_anomaly(judged, name),

@@ -1,4 +1,4 @@
-"""What envs add up to, lane by lane: middles, ends, seeds and operations, as the board shows them.
+"""What envs add up to, lane by lane: middles, ends, seeds, operations, and how long steps and updates take.
 
 Worked out once a second: a number that changes ten times a second could not be read. Pure; must not know what
 is too far, or how a number is shown.
@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 
 from overwatch.catalog import Stage
-from overwatch.snapshot import Best
-from overwatch.state.arrays import Floats, Ints
+from overwatch.catalog.phases import Phase, parse_phase
+from overwatch.catalog.policy import UPDATE_TIME
+from overwatch.snapshot import Best, Spread
+from overwatch.state.arrays import Floats, Ints, seconds_between
 from overwatch.state.envs import Envs
-from overwatch.state.places import Rows
+from overwatch.state.places import Rows, num_of
 from overwatch.state.run import RunState
 
 COLUMNS: Final = ("return", "reward", "metric", "rent", "fps")
@@ -36,6 +38,10 @@ class Rollups(msgspec.Struct, frozen=True, kw_only=True):
     worst: tuple[Best, ...] = ()
     columns: tuple[str, ...] = ()
     """What this run reports of its envs."""
+    steps: dict[str, Spread] = {}
+    """How long steps take, by lane."""
+    updates: dict[int, Spread] = {}
+    """And updates, by rank."""
 
 
 def rollups_of(state: RunState) -> Rollups:
@@ -58,6 +64,8 @@ def rollups_of(state: RunState) -> Rollups:
         best=tuple(best for best, _ in ends),
         worst=tuple(worst for _, worst in ends),
         columns=tuple(name for name in COLUMNS if name in reported and name != hidden),
+        steps=_step_spreads(state),
+        updates=_update_spreads(state),
     )
 
 
@@ -107,3 +115,47 @@ def _ends(envs: Envs, field: str, values: Floats, up: bool) -> tuple[Best, Best]
     rows = int(known[values[known].argmax()]), int(known[values[known].argmin()])
     high, low = (Best(env_id=int(envs.ids[row]), field=field, value=float(values[row])) for row in rows)
     return (high, low) if up else (low, high)
+
+
+MOST_TIMES: Final = 16_384
+"""Times of one lane that are looked at; of more every n-th env counts."""
+LEAST_TIMES: Final = 3
+
+
+def _step_spreads(state: RunState) -> dict[str, Spread]:
+    """Of the steps of the envs on each lane that report how long theirs take, over the newest seconds."""
+    times, found = state.envs.trends.values["step_time"][: state.envs.n], {}
+    for code, rows in state.envs.by_lane().items():
+        every = max(1, -(-num_of(rows) * times.shape[1] // MOST_TIMES))
+        spread = _spread(
+            (
+                times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
+            ).ravel()
+        )
+        if spread is not None and code >= 0:
+            found[state.lane_names.words[code]] = spread
+    return found
+
+
+def _update_spreads(state: RunState) -> dict[int, Spread]:
+    """Of the updates of each rank: by its phases, else by what the run reports of its updates' time."""
+    reported, leader = state.policy.get(UPDATE_TIME.name), state.ranks.leader
+    times = {
+        rank: seconds_between(phase.ends.items)
+        for rank, phases in state.phases.items()
+        for name, phase in phases.items()
+        if parse_phase(name) is Phase.UPDATE
+    }
+    if reported is not None and leader is not None and len(times.get(leader, ())) < LEAST_TIMES:
+        times[leader] = [value for value in reported.history.items if value is not None]
+    found = {rank: _spread(np.array(seconds)) for rank, seconds in times.items()}
+    return {rank: spread for rank, spread in found.items() if spread is not None}
+
+
+def _spread(times: Floats) -> Spread | None:
+    """By nearest rank, so each is a time that was measured."""
+    known = np.sort(times[(times > 0) & (times < np.inf)])
+    if known.size < LEAST_TIMES:
+        return None
+    place = -(-95 * known.size // 100) - 1
+    return Spread(p50=float(known[(known.size - 1) // 2]), p95=float(known[place]))
