@@ -122,7 +122,7 @@ _THROTTLED: Final = {
     "power": ("raise its power cap", "", "", "power-throttle", "power throttle"),
     "clock": ("find what holds it down", "", "", "clock-low", "clock held down"),
 }  # fmt: skip
-"""Advice, the hint and the mark where these differ from it and from a warning, code and words of the finding."""
+"""Advice; hint and mark where these differ from it and from a warning; code and words of the finding."""
 
 
 def _is_heat(word: str) -> bool:

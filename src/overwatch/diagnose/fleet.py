@@ -54,12 +54,9 @@ def spread_low(values: Floats) -> float:
 
     Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
     """
-    ordered = np.sort(values)
-    half = ordered.size // 2
-    centre = float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
-    mad = median_of(np.abs(ordered - centre))
-    tenth = float(ordered[-(-ordered.size // 10)])
-    return max(NORMAL * mad, (centre - tenth) / _TAIL)
+    centre, place = median_of(values), -(-values.size // 10)
+    tenth = np.partition(values, place).item(place)
+    return max(NORMAL * median_of(np.abs(values - centre)), (centre - tenth) / _TAIL)
 
 
 def spread_high(values: Floats) -> float:
@@ -118,8 +115,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     def by(self, rows: Ints) -> "Past":
         """The same by rows of now, which were these before, -1 where there was none."""
-        both = (self.level, self.scatter) if self.level.size else (floats(1), floats(1))
-        level, scatter = (np.where(rows >= 0, one[np.minimum(rows, one.size - 1)], np.nan) for one in both)
+        level, scatter = (np.append(known, np.nan)[rows] for known in (self.level, self.scatter))
         return msgspec.structs.replace(self, level=level, scatter=scatter)
 
 
@@ -127,17 +123,15 @@ def past_of(state: RunState, before: Past, crowd: float) -> Past:
     """What was usual, after a second more; a `crowd` is a share of the fleet."""
     envs, n, seen_at = state.envs, state.envs.n, state.envs.silences.at
     sums, updates = envs.all_sums(), before.updates if seen_at == before.seen_at else state.updates
-    judged, fresh = sums.judged[:n], before.level.size != n
-    old = (floats(n), floats(n)) if fresh else (before.level, before.scatter)
-    least = DROP * max(_noise(old[1], sums, n), sys.float_info.min)
-    fell = (
-        judged & np.isfinite(old[1]) & (old[0] - sums.lasting[:n] >= np.fmax(least, DROP * NORMAL * old[1]))
-    )
+    judged, level, scatter = sums.judged[:n], before.level, before.scatter
+    least = DROP * max(_noise(scatter, sums, n), sys.float_info.min)
+    fell = judged & np.isfinite(scatter)
+    fell &= level - sums.lasting[:n] >= np.fmax(least, DROP * NORMAL * scatter)
     many = judged.any() and float(fell.sum()) > crowd * float(judged.sum())
     now = _reporting_median(envs.values["step_time"][:n])
     return Past(
-        level=np.where(fell, old[0], sums.earlier[:n]),
-        scatter=np.where(fell, old[1], sums.scatter[:n]),
+        level=np.where(fell, level, sums.earlier[:n]),
+        scatter=np.where(fell, scatter, sums.scatter[:n]),
         many_at=(before.many_at or state.last_at) if many else 0,
         # What is far more than it was is not what was usual.
         step=before.step if now is None or now >= SLOWER * (before.step or now) else now,
@@ -221,11 +215,8 @@ FEW: Final = 20
 
 
 def levels_of(sums: EpisodeSums, past: Past, n: int) -> tuple[Floats, Floats]:
-    """What each env earned before, and its scatter: as it was kept, else by the episodes remembered."""
-    if past.level.size != n:
-        return sums.earlier[:n], sums.scatter[:n]
-    kept = np.isfinite(past.scatter) & sums.judged[:n] & (past.level > sums.earlier[:n])
-    return np.where(kept, past.level, sums.earlier[:n]), np.where(kept, past.scatter, sums.scatter[:n])
+    """What each env earned before, and its scatter: as it was remembered, else by its episodes."""
+    return (past.level, past.scatter) if past.level.size == n else (sums.earlier[:n], sums.scatter[:n])
 
 
 def _noise(scatter: Floats, sums: EpisodeSums, n: int) -> float:
