@@ -107,17 +107,16 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
     """
     if then is now:
         return before, frozenset()
-    row = rows_of(then, now)
-    there = row >= 0
-    known = row[before.order][there[before.order]]
-    place = np.argsort(now.numbers, kind="stable")
-    fresh = place[np.isin(place, known, invert=True)]
-    held, lower_at, peak = floats(place.size), ints(place.size), floats(place.size)
-    held[row[there]], peak[row[there]] = before.held[there], before.peak[there]
-    lower_at[row[there]] = before.lower_at[there]
-    order = np.concatenate([known, fresh])
-    moved = Ranked(order=order, held=held, lower_at=lower_at, peak=peak, ordered_at=before.ordered_at)
-    return moved, frozenset(then.env_ids[~there].tolist())
+    row, was = rows_of(then, now), rows_of(now, then)
+    known, place = row[before.order], np.argsort(now.numbers, kind="stable")
+    moved = Ranked(
+        order=np.concatenate([known[known >= 0], place[was[place] < 0]]),
+        held=np.append(before.held, np.nan)[was],
+        lower_at=np.append(before.lower_at, 0)[was],
+        peak=np.append(before.peak, np.nan)[was],
+        ordered_at=before.ordered_at,
+    )
+    return moved, frozenset(then.env_ids[row < 0].tolist())
 
 
 def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
@@ -320,13 +319,9 @@ def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranke
     if lives is previous.lives and state.acks_total == previous.acks:
         return previous.ranks, previous.followed
     ranks, lost = carried(previous.ranks, previous.lives, lives)
-    return ranks, acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
-
-
-def _acknowledged(state: RunState, taken: int) -> set[str]:
-    """Ids of the findings that were acknowledged since so many acknowledgements."""
-    fresh = min(state.acks_total - taken, len(state.acks.items))
-    return {ack.finding for ack in state.acks.items[-fresh:]} if fresh > 0 else set()
+    fresh = min(state.acks_total - previous.acks, len(state.acks.items))
+    seen = {ack.finding for ack in state.acks.items[-fresh:]} if fresh > 0 else frozenset[str]()
+    return ranks, acknowledge(forget(previous.followed, lost), seen)
 
 
 def dump(assessment: Assessment) -> bytes:

@@ -146,15 +146,22 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 
 def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Other envs report, this one does not, for longer than its own rhythm allows."""
+    """Other envs report, this one does not, for longer than its own rhythm allows.
+
+    Others have reported up to when a sixteenth of the living ones had: one env of eight or more that reports
+    alone does not make the others silent; two do.
+    """
     envs, silences = fleet.state.envs, fleet.state.envs.silences
+    last_ns, down = silences.last_ns[: fleet.n], envs.crashed_at[: fleet.n] > 0
+    living = last_ns[~down]
     # No env has been quiet for longer than the quietest one when this second began.
-    if not fleet.n or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
+    if not living.size or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
         return None
-    quiet_s, alive = fleet.quiet_s, (envs.crashed_at[: fleet.n] == 0) & (envs.born_at[: fleet.n] > 0)
-    patience_s = np.maximum(patience_of(envs), limits.silent_s)
+    place = living.size - 1 - max(min(living.size // 8, 1), living.size // 16)
+    quiet_s = (np.partition(living, place)[place] - last_ns) / 1e9
+    patience_s, mute = np.maximum(patience_of(envs), limits.silent_s), ~down & (envs.born_at[: fleet.n] > 0)
     return _factor(
-        "silent", alive & (quiet_s >= patience_s), 1.0 + quiet_s / (4 * patience_s),
+        "silent", mute & (quiet_s >= patience_s), 1.0 + quiet_s / (4 * patience_s),
         lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
         lambda row: f"for {quiet_s[row]:.0f}s while others step", status="stalled",
     )  # fmt: skip

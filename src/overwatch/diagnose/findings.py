@@ -91,10 +91,11 @@ def cull_storms(fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Probl
         most = (known + 3 + (3 * known) ** 0.5) / past_s * WINDOW_S
         over = int((counts[on] > 0).sum())
         envs = "env" if over == 1 else "envs"
-        scope, stands = "run" if name is None else "gpu", max(TIMES_USUAL / 4 * usual, CULLS / 2)
+        scope = "run" if name is None else "gpu"
         before = standing.get(f"cull-storm:{scope}:{name or ''}")
-        if before is not None and before.usual is not None and before.stands is not None:
-            usual, stands, is_storm = before.usual, before.stands, rate >= before.stands
+        if before is not None and before.usual is not None:
+            usual = before.usual
+            is_storm = rate >= max(TIMES_USUAL / 4 * usual, CULLS / 2)
         else:
             # A young run has had few moments for chance; the squares keep the sum over all of them small.
             moments = min(MOMENTS, max(1, int(past_s / NEW_S)) ** 2)
@@ -114,7 +115,6 @@ def cull_storms(fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Probl
                 patience=STEADY,
                 absorbs=("env-degraded",),
                 usual=usual,
-                stands=stands,
             )
 
 

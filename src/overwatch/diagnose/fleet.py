@@ -363,21 +363,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         """Producer's time of the newest env record; 0 when there is none."""
         return int(np.maximum.reduce(self.state.envs.seen_at[: self.n], initial=0))
 
-    @property
-    def quiet_s(self) -> Floats:
-        """Seconds for which each env was quiet, up to when a sixteenth of the living ones had reported.
-
-        One env of eight or more that reports alone does not make the others silent; two do.
-        """
-        envs = self.state.envs
-        last_ns = envs.silences.last_ns[: self.n]
-        alive = last_ns[envs.crashed_at[: self.n] == 0]
-        if not alive.size:
-            return np.zeros(self.n)
-        place = alive.size - 1 - max(min(alive.size // 8, 1), alive.size // 16)
-        quiet_s: Floats = (np.partition(alive, place)[place] - last_ns) / 1e9
-        return quiet_s
-
     def on_lane(self, name: str | None) -> Mask:
         """Which envs are on a lane; `None` is the lane that was not named."""
         on: Mask = self.lane == (-1 if name is None else self.state.lane_names.codes.get(name, -2))

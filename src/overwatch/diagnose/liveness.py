@@ -221,14 +221,10 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
 
 def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
     """The clock at `tick`, after what the producers have sent by then."""
-    if not before.received:
-        first = {key: tick - source.at for key, source in state.sources.items()}
-        return DataClock(now=tick, lead=tick, received=tick, anchors=first)
-    anchors, reported = before.anchors, before.lead
+    start, anchors = before.now if before.received else tick, before.anchors
     if anchors.keys() != state.sources.keys():
-        anchors = {key: anchors.get(key, before.now - source.at) for key, source in state.sources.items()}
-    for key, source in state.sources.items():
-        reported = max(reported, anchors[key] + source.at)
+        anchors = {key: anchors.get(key, start - source.at) for key, source in state.sources.items()}
+    reported = max((anchors[key] + source.at for key, source in state.sources.items()), default=start)
     lead, received = (reported, tick) if reported > before.lead else (before.lead, before.received)
     now = max(before.now, lead + min(max(0, tick - received), RUNS_ON_NS))
     return DataClock(now=now, lead=lead, received=received, anchors=anchors)
