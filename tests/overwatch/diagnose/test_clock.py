@@ -39,24 +39,19 @@ def _passed(spans: list[tuple[float, float]]) -> float:
     return (clock.now - begun.now) / SECOND
 
 
-def test_a_live_run_is_on_the_ticks() -> None:
-    """A second is a second."""
-    assert _passed([(10, 10)]) == pytest.approx(10, abs=0.2)
-
-
-def test_a_drain_is_on_its_data() -> None:
-    """Ninety seconds that come in within ten are ninety."""
-    assert _passed([(10, 10), (90, 10)]) == pytest.approx(100, abs=0.2)
-
-
-def test_a_silence_counts_for_a_while() -> None:
-    """After five seconds the clock stands: nobody knows what is."""
-    assert _passed([(10, 10), (0, 60)]) == pytest.approx(10 + RUNS_ON_NS / SECOND, abs=0.2)
-
-
-def test_after_a_silence_the_drain_counts() -> None:
-    """What the clock had run ahead is made up for first."""
-    assert _passed([(10, 10), (0, 60), (60, 6)]) == pytest.approx(70, abs=0.2)
+@pytest.mark.parametrize(
+    ("spans", "passed_s"),
+    [
+        ([(10, 10)], 10),
+        ([(10, 10), (90, 10)], 100),
+        ([(10, 10), (0, 60)], 10 + RUNS_ON_NS / SECOND),
+        ([(10, 10), (0, 60), (60, 6)], 70),
+    ],
+    ids=["live", "a drain", "a silence", "a drain after a silence"],
+)
+def test_the_clock_is_on_the_data(spans: list[tuple[float, float]], passed_s: float) -> None:
+    """In a silence it goes on for five seconds and stands; what it ran ahead is made up for first."""
+    assert _passed(spans) == pytest.approx(passed_s, abs=0.2)
 
 
 @given(st.integers(-(10**15), 10**15))

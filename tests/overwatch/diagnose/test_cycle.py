@@ -146,25 +146,6 @@ def test_ranks_that_work_alike_have_no_straggler() -> None:
     assert judged.bound is None or judged.bound.state == "LEARNER-BOUND"
 
 
-@pytest.mark.parametrize(
-    ("work", "state"),
-    [
-        ((("env_wait", 1.4, 1.4), ("update", 2.0, 0.5)), "ENV-BOUND"),
-        ((("inference", 1.4, 1.4), ("update", 2.0, 0.5)), "INFER-BOUND"),
-        ((("collect", 0.5, 0.5), ("update", 2.0, 1.5)), "LEARNER-BOUND"),
-        ((("collect", 1.0, 1.0), ("weights", 1.5, 0.5), ("update", 2.0, 0.4)), "WEIGHTS-BOUND"),
-        ((("queue_wait", 1.0, 1.0), ("update", 2.0, 1.0)), "STARVED"),
-        ((("collect", 1.0, 1.0), ("update", 1.5, 0.5), ("checkpoint", 2.0, 0.5)), "IO-BOUND"),
-        ((("collect", 1.0, 1.0), ("update", 2.0, 0.9)), "unknown"),
-    ],
-)
-def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | None) -> None:
-    """What takes the time is named; where nothing stands out the verdict is `unknown`."""
-    judged = _after_seconds(_state({0: work}))
-
-    assert (None if judged.bound is None else judged.bound.state) == state
-
-
 def test_waiting_before_the_first_update_is_how_a_run_begins() -> None:
     """A learner whose actors are still starting is judged from its first update on, or when that is late."""
     begins = _reported((("queue_wait", 1.0, 1.0),), 10, 1.0)

@@ -199,19 +199,6 @@ def full(used: Callable[[int], float], total: float, what: str) -> Producer:
     return lambda second: [host(second, **{f"{what}_used_bytes": used(second), f"{what}_total_bytes": total})]
 
 
-@pytest.mark.parametrize(
-    ("used", "severity"),
-    [(0.5, None), (0.93, None), (0.96, "warning"), (0.99, "critical"), (1.0, "critical")],
-)
-def test_a_host_that_is_short_of_memory(used: float, severity: str | None) -> None:
-    """By the share that is used, held for a while."""
-    found = last(10, full(lambda _: used * 64 * GIB, 64 * GIB, "ram"))
-
-    assert {code: problem.severity for code, problem in found.items()} == (
-        {"host-memory": severity} if severity else {}
-    )
-
-
 def test_memory_that_rises_is_forecast() -> None:
     """A leak of one per cent a second: a warning while there is time, critical in the last minute."""
     open_by = dict(run(60, full(lambda second: (0.4 + 0.01 * second) * 64 * GIB, 64 * GIB, "ram")))
@@ -247,23 +234,27 @@ def test_hosts_are_judged_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "total", "severity"),
+    ("what", "used", "total", "severity"),
     [
-        (90.0, 100.0, None),
-        (96.0, 100.0, "warning"),
-        (99.5, 100.0, "critical"),
-        (100.0, 100.0, "critical"),
-        (9700.0, 10000.0, None),
-        (9990.0, 10000.0, "warning"),
-        (0.0, 0.0, None),
+        ("ram", 59.0, 64.0, None),
+        ("ram", 61.5, 64.0, "warning"),
+        ("ram", 63.0, 64.0, "critical"),
+        ("ram", 64.0, 64.0, "critical"),
+        ("disk", 90.0, 100.0, None),
+        ("disk", 96.0, 100.0, "warning"),
+        ("disk", 99.5, 100.0, "critical"),
+        ("disk", 9700.0, 10000.0, None),
+        ("disk", 9990.0, 10000.0, "warning"),
+        ("disk", 0.0, 0.0, None),
     ],
 )
-def test_a_disk_that_is_full(used: float, total: float, severity: str | None) -> None:
-    """By its share and by what is left: a twentieth of a large disk is much."""
-    found = last(10, full(lambda _: used * GIB, total * GIB, "disk"))
+def test_a_host_that_is_short(what: str, used: float, total: float, severity: str | None) -> None:
+    """By the share that is used, held for a while; a disk by what is left too."""
+    found = last(10, full(lambda _: used * GIB, total * GIB, what))
+    code = "host-memory" if what == "ram" else "disk-full"
 
     assert {code: problem.severity for code, problem in found.items()} == (
-        {"disk-full": severity} if severity else {}
+        {code: severity} if severity else {}
     )
 
 

@@ -159,25 +159,6 @@ def test_a_producer_that_promised_no_end_is_silent_never_lost(interval_s: int) -
     assert found.problem.severity == "warning"
 
 
-def test_pauses_that_a_rhythm_has_are_no_silence() -> None:
-    """Updates of two minutes, an evaluation each twentieth export: the spread counts, remembered for long."""
-    evaluated = [export * 10.0 + 110.0 * (export // 20) for export in range(79)]
-    state = _foreign(evaluated)
-    assert _seen(state, 130) == ("live", set())
-
-    uneven = [0.0, 5.0, 118.0, 121.0, 240.0, 243.0, 361.0, 364.0]
-    assert _seen(_foreign(uneven), 119) == ("live", set())
-
-
-def test_a_producer_of_ours_with_rare_updates_is_not_stale_between_them() -> None:
-    """Two minutes an update, in bursts of a few seconds each, and no sampler runs for it."""
-    bursts = [update * 120.0 + second for update in range(6) for second in (0, 1, 2)]
-    state = _foreign(bursts, ours=True)
-
-    assert _seen(state, 119)[1] == set()
-    assert [_seen(state, after_s)[0] for after_s in (250, 1000)] == ["stale", "lost"]
-
-
 def test_one_long_pause_does_not_make_silence_endless() -> None:
     """A machine that slept for a day: a killed trainer becomes known within half an hour."""
     state = _foreign([*range(0, 100, 10), *range(86_400, 86_900, 10)])

@@ -120,17 +120,6 @@ def test_an_env_that_pauses_rarely_is_not_silent_each_time() -> None:
     assert silences.longest_s[3] > 5 > silences.longest_s[4]
 
 
-def test_a_crash_is_no_silence() -> None:
-    """An env that was down for a minute is judged by its rhythm before."""
-    events: list[Event] = [fakes.envs(_at(i / 10), IDS, reward=[0.1] * N) for i in range(100)]
-    events.append(fakes.crashed(_at(10), 3))
-    rest = [env for env in IDS if env != 3]
-    events += [fakes.envs(_at(10 + i / 10), rest, reward=[0.1] * len(rest)) for i in range(1, 600)]
-    events += [fakes.envs(_at(70 + i / 10), IDS, reward=[0.1] * N) for i in range(100)]
-
-    assert fakes.folded(events).envs.silences.longest_s[3] < 1.5
-
-
 @pytest.mark.parametrize("rate_hz", [0.1, 0.25])
 def test_a_simulated_fleet_of_long_steps_is_healthy(rate_hz: float) -> None:
     """A step each four or ten seconds: no silence, and no loss of throughput between two steps and three."""

@@ -1,11 +1,8 @@
 """How long steps and updates take on each lane: by nearest rank, over envs and time."""
 
-from itertools import pairwise
-
 import pytest
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.machines import Slow
 from overwatch.events import Event, PhaseEnded
 from overwatch.projection import project
 from overwatch.snapshot import Spread, View
@@ -59,16 +56,3 @@ def test_what_nobody_times_has_no_spread() -> None:
     reported: list[Event] = [lane_readings(START_NS, ["gpu0"], utilization=[0.5])]
 
     assert _lanes(fakes.folded(reported)) == {"gpu0": (None, None)}
-
-
-def test_the_slow_lane_is_worked_out_once_a_second() -> None:
-    """Ticks within a second share it; the next second has its own."""
-    state = fakes.folded(_stepping([0.01] * 4, ["gpu0"] * 4))
-    seen: list[Slow] = []
-    before = Assessment()
-    for tick in range(state.last_stamp // SECOND * SECOND, state.last_stamp + 3 * SECOND, SECOND // 10):
-        before = assess(state, before, tick).assessment
-        seen.append(before.watched.slow)
-
-    assert len({slow.tick for slow in seen}) == -(-len(seen) // 10)
-    assert all(one is other for one, other in pairwise(seen) if one.tick == other.tick)

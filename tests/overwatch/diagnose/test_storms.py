@@ -216,21 +216,6 @@ def test_one_critical_row_is_no_collapse() -> None:
     assert set(_problems(_updates(30, kl_divergence=[0.01] + [0.2] * 5))) == {"policy-kl-divergence"}
 
 
-@pytest.mark.parametrize(
-    ("entropy", "returns", "codes"),
-    [
-        ([0.08] * 8, [500.0] * 8, {"converged"}),
-        ([0.08] * 8, [500.0, 100.0], {"policy-entropy"}),
-        ([0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1], [500.0] * 8, {"policy-entropy"}),
-    ],
-)
-def test_little_entropy_is_bad_only_without_success(
-    entropy: list[float], returns: list[float], codes: set[str]
-) -> None:
-    """A solved policy needs none; one that falls fast, or whose return is not at its best, does."""
-    assert set(_problems(_updates(40, entropy=entropy, **{"return": returns}))) == codes
-
-
 def test_a_critic_is_given_time() -> None:
     """Explained variance below 0 is found after it was once good, and after five in a row."""
     assert _problems(_updates(30, explained_variance=[-0.5] * 30)) == {}
@@ -239,21 +224,6 @@ def test_a_critic_is_given_time() -> None:
         "policy-explained-variance"
     }
     assert set(_problems(_updates(60, explained_variance=[-0.5] * 60))) == {"policy-explained-variance"}
-
-
-@pytest.mark.parametrize("n", [1, 4, 64])
-def test_a_fleet_that_falls_is_one_finding_about_the_policy(n: int) -> None:
-    """Nobody is degraded; the return of all is what fell."""
-    events: list[Event] = []
-    for episode in range(30):
-        level = 1.0 if episode < 24 else -9.0
-        returns = [level + 0.05 * ((7 * i + 3 * episode) % 11) for i in range(n)]
-        events.append(fakes.ended(START_NS + episode * SECOND, list(range(n)), returns))
-    judged = _held(events)
-    (item,) = judged.assessment.findings.values()
-
-    assert (item.problem.code, item.problem.scope) == ("reward-collapse", "policy")
-    assert judged.anomalies.offenders().size == 0
 
 
 def test_a_stock_foreign_run_has_no_finding_from_its_first_update() -> None:

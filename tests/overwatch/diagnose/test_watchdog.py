@@ -155,20 +155,6 @@ def test_slow_phases_have_patience_of_their_own() -> None:
     assert _found(judged) == {}
 
 
-def test_an_unannounced_evaluation_that_came_before_is_no_stall() -> None:
-    """What took thirty seconds once may take as long again."""
-    first, later = _loop(10), _loop(10)
-    shift = 50 * SECOND
-    moved: list[Event] = [
-        PhaseEnded(at=event.at + shift, phase=event.phase, duration_s=event.duration_s)
-        for event in later
-        if isinstance(event, PhaseEnded)
-    ]
-    judged = _judged(_run({0: [*first, *moved, *_beats(range(110))]}))
-
-    assert _found(judged) == {}
-
-
 @pytest.mark.parametrize("between", [20, 200, 1000])
 def test_a_rare_unannounced_pause_is_no_stall_each_time(between: int) -> None:
     """An evaluation of thirty seconds comes again after many updates: the first of them is remembered."""
@@ -261,37 +247,8 @@ def test_the_rank_that_stopped_first_is_named() -> None:
     }
 
 
-def test_updates_alone_have_a_rhythm() -> None:
-    """A run that sends no phases is watched by its updates."""
-    updates: list[Event] = [
-        fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01) for i in range(20)
-    ]
-
-    assert list(_found(_judged(_run({0: [*updates, *_beats(range(45))]})))) == ["training-stalled"]
-    assert _found(_judged(_run({0: [*updates, *_beats(range(25))]}))) == {}
-
-
 def test_a_run_that_begins_again_is_not_measured_by_what_was_before() -> None:
     """A new attempt may take a minute to compile."""
     again = fakes.started(START_NS + 21 * SECOND)
 
     assert _found(_judged(_run({0: [*_loop(10), *_beats(range(80)), again]}))) == {}
-
-
-def test_a_rank_that_falls_silent_is_gone_while_others_emit() -> None:
-    """It is not the run that is silent; one that ended, or a run that is silent whole, is another matter."""
-    state = _run({0: _beats(range(40)), 1: _beats(range(20))})
-    finished = _run({0: _beats(range(40)), 1: [*_beats(range(20)), fakes.finished(START_NS + 20 * SECOND)]})
-
-    assert list(_found(_judged(state))) == ["producer-gone"]
-    assert _found(_judged(state))["producer-gone"].startswith("rank 1 silent for 2")
-    assert _found(_judged(finished)) == {}
-    assert list(_found(_judged(state, after_s=30))) == ["telemetry-stale"]
-
-
-def test_a_slow_source_is_silent_after_its_own_intervals() -> None:
-    """One that speaks every ten seconds may be quiet for half a minute."""
-    slow = _beats(range(0, 60, 10))
-
-    assert _found(_judged(_run({0: _beats(range(85)), 1: slow}))) == {}
-    assert list(_found(_judged(_run({0: _beats(range(125)), 1: slow})))) == ["producer-gone"]
