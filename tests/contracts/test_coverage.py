@@ -62,7 +62,7 @@ SRC: Final = Path(__file__).parents[2] / "src"
 EMITTERS: Final = ("overwatch/sdk", "overwatch/adapters", "overwatch/simulate", "overwatch/otlp",
                   "overwatch/collector", "overwatch_rl")  # fmt: skip
 DERIVERS: Final = ("overwatch/state", "overwatch/diagnose", "overwatch/projection", "overwatch/serve")
-FILLERS: Final = ("overwatch/projection", "overwatch/diagnose")
+FILLERS: Final = ("overwatch/projection", "overwatch/diagnose", "overwatch/state")
 READERS: Final = ("overwatch/tui", "overwatch/serve", "overwatch/cli", "overwatch/feeds")
 
 UNREAD: Final = {
@@ -128,6 +128,17 @@ UNSHOWN: Final = {
 
 FILLED_ELSEWHERE: Final = {
     "Board.held": "the view that holds its order",
+    **dict.fromkeys(
+        (
+            "Group.median_return",
+            "Group.median_metric",
+            "Group.median_rent",
+            "Group.median_fps",
+            "Group.p10_return",
+            "Group.p90_return",
+        ),
+        "a middle of the rollups, by its name",
+    ),
     "Finding.runbook_url": "who relays findings and has the texts at an address",
     "Snapshot.schema_version": "its default",
     "Snapshot.timing": "the reader's own",
@@ -300,7 +311,7 @@ def test_every_field_of_an_event_is_emitted() -> None:
 def test_every_field_of_the_snapshot_is_filled() -> None:
     """Projection makes every structure with every field, or it is listed with who does."""
     kinds = {kind.__name__: kind for kind in _structs(Snapshot)}
-    other = {"LimitView": "Limit", "ServiceView": "Service", "SpreadView": "Spread"}
+    other = {"LimitView": "Limit", "ServiceView": "Service"}
     filled = _made(FILLERS, kinds, other)
     filled |= {f"Lane.{row.short}" for row in of_scope(Scope.GPU)}
     filled |= {f"Host.{row.short}" for row in of_scope(Scope.HOST)}

@@ -2,7 +2,7 @@
 
 A verdict is a state, why, what to do, how sure it is and from which evidence. Where the signals that it needs
 are missing the lane is `unknown`, which names them. First what the device's own readings show to be wrong;
-then whom it waits for; then what its time goes to, by phases and by queues; then how its device works.
+then for which lane it waits; then what its time goes to, by phases and by queues; then how its device works.
 
 Why a learner waits for experience follows from what those who collect it spend their time on. Where actors
 are slow, that is the cause. Where actors wait too, learner and actors take turns, as they were configured to,
@@ -39,9 +39,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _bound(
-    lane: LaneFacts, state: BoundState, why: str, hint: str = "", *more: str, mark: str = "", sure: float,
-    finding: tuple[str, str] | None = None,
-) -> Bound:  # fmt: skip
+    lane: LaneFacts, state: BoundState, why: str, hint: str = "", *more: str, mark: str = "", sure: float
+) -> Bound:
     """A verdict that rests on `more`, then on the lane's levels; what is a fault is a warning at least."""
     shares = (
         ("util", lane.util), ("memory", lane.memory), ("power", lane.power), ("clock", lane.clock),
@@ -52,9 +51,12 @@ def _bound(
         slow_end = _like(lane.dip_s, lane.dip_s)
         numbers = (*numbers, f"below 50% for {lane.dips:.0%} of a minute, p95 {slow_end}")
     mark = mark or "!" * BY_STATE[state].fault
-    return Bound(
-        state=state.value, mark=mark, why=why, hint=hint, confidence=sure, evidence=numbers, finding=finding
-    )
+    return Bound(state=state.value, mark=mark, why=why, hint=hint, confidence=sure, evidence=numbers)
+
+
+def _fault(bound: Bound, code: str, message: str) -> Bound:
+    """A verdict that is a finding about its lane alone."""
+    return msgspec.structs.replace(bound, finding=(code, message))
 
 
 def _like(value: float, like: float) -> str:
@@ -97,22 +99,20 @@ def _ill(lane: LaneFacts) -> Iterator[Bound]:
         most = "" if lane.clock_max_hz is None else f" of {lane.clock_max_hz / MHZ:.0f}"
         now = "" if lane.clock_hz is None else f": {lane.clock_hz / MHZ:.0f}{most} MHz"
         at = "" if lane.clock is None else f", clock at {lane.clock:.0%} of max"
-        yield _bound(
-            lane, BoundState.THROTTLED, f"{cause}{now}; {advice}", hint or advice,
-            *(f"throttle {word}" for word in words), mark=mark, sure=0.95 if words else 0.6,
-            finding=(code, f"{name}{at}"),
-        )  # fmt: skip
+        found = (f"throttle {word}" for word in words)
+        why, sure = f"{cause}{now}; {advice}", 0.95 if words else 0.6
+        bound = _bound(lane, BoundState.THROTTLED, why, hint or advice, *found, mark=mark, sure=sure)
+        yield _fault(bound, code, f"{name}{at}")
     used, trend, code = lane.memory or 0.0, lane.trend, "oom-forecast"
     if trend is not None and used >= OOM_FROM and trend.oom_s <= OOM_S:
         why = f"memory full in about {trend.oom_s:.0f}s at {trend.rate / GIB:+.2f}G/s"
-        yield _bound(
-            lane, BoundState.OOM_RISK, why, "look for what is kept; smaller batch",
-            f"rises {trend.rate / GIB:.3f}G/s", mark="!!" if trend.oom_s < OOM_SOON_S else "",
-            sure=trend.confidence, finding=(code, why),
-        )  # fmt: skip
+        hint, rises = "look for what is kept; smaller batch", f"rises {trend.rate / GIB:.3f}G/s"
+        mark = "!!" if trend.oom_s < OOM_SOON_S else ""
+        bound = _bound(lane, BoundState.OOM_RISK, why, hint, rises, mark=mark, sure=trend.confidence)
+        yield _fault(bound, code, why)
     if used >= NEARLY_FULL:
         why = f"memory {used:.0%} full"
-        yield _bound(lane, BoundState.OOM_RISK, why, "smaller batch", sure=0.6, finding=(code, why))
+        yield _fault(_bound(lane, BoundState.OOM_RISK, why, "smaller batch", sure=0.6), code, why)
 
 
 _THROTTLED: Final = {
@@ -153,12 +153,13 @@ def _among_peers(lane: LaneFacts, limits: AnomalyLimits) -> Iterator[Bound]:
     if pace is not None and own_s is not None and (is_slow or _is_waited_for(cycle, limits)):
         own, others = _like(own_s, own_s), _like(own_s / pace, own_s)
         why = f"{what} {own} against {others}{owner}"
-        yield _bound(
-            lane, BoundState.STRAGGLER, f"{why}; the others wait",
-            f"compare clock and PCIe width of {lane.name}", f"{what} {own}", f"{pace:.2f}x the others",
-            mark="!!" if pace >= MUCH * limits.slow_lane else "", sure=0.9,
-            finding=("straggler", f"straggler: {why}"),
-        )  # fmt: skip
+        hint, found = (
+            f"compare clock and PCIe width of {lane.name}",
+            (f"{what} {own}", f"{pace:.2f}x the others"),
+        )
+        mark, waited = "!!" if pace >= MUCH * limits.slow_lane else "", f"{why}; the others wait"
+        bound = _bound(lane, BoundState.STRAGGLER, waited, hint, *found, mark=mark, sure=0.9)
+        yield _fault(bound, "straggler", f"straggler: {why}")
     waits, saw = cycle.share(Phase.SYNC), (lane.saw,) if lane.saw else ()
     other = "the others" if cycle.slowest is None else f"rank {cycle.slowest}"
     if waits is not None and waits >= WAIT_SHARE:

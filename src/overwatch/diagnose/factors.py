@@ -46,6 +46,7 @@ def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     envs = fleet.state.envs
 
     def stated(row: int) -> str:
+        """The reason for one row."""
         return envs.crashes[int(fleet.ids[row])]
 
     return _factor(
@@ -63,6 +64,7 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     recent = (seen > 0) & (fleet.state.last_at - seen <= int(limits.non_finite_hold_s * 1e9))
 
     def stated(row: int) -> str:
+        """The reason for one row."""
         return envs.non_finite[int(fleet.ids[row])]
 
     return _factor(
@@ -93,6 +95,7 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     limit = max(float(limits.least_repeats), usual * (2.0 * ln_above(reported) + RARE))
 
     def stated(row: int) -> str:
+        """The reason for one row."""
         op, _ = actions.last(row)
         return f"{words[op] if op >= 0 else 'no action'} {streak[row]}× in a row"
 
@@ -278,6 +281,7 @@ def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     counts = envs.gate_fails.recent(fleet.n, fleet.state.last_at)
 
     def reported(row: int, _usual: float) -> str:
+        """The same beside its name."""
         gate, why = envs.failed_gate[int(ids[row])], envs.failed_why[int(ids[row])]
         return f"{counts[row]} at {gate}" + (f": {why}" if why else "")
 
@@ -332,6 +336,7 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     gained = dict(zip(rows.tolist(), zip(gain.tolist(), span[:, 0].tolist(), strict=True), strict=True))
 
     def stated(row: int) -> str:
+        """The reason for one row."""
         more, steps = gained[row]
         # A zero is `+0.00` from either side.
         return f"rent {rent[row]:.2f}, {name} {round(more, 2) + 0.0:+.2f} in {steps} steps"

@@ -82,11 +82,6 @@ def test_a_phase_that_is_no_part_of_the_loop_any_more_has_no_share() -> None:
     assert cycle.share(Phase.LOAD) == 0.0
 
 
-def test_two_phases_are_too_few_for_a_share() -> None:
-    """Nothing is reported of a run that has just begun."""
-    assert _cycles({0: (("update", 1.0, 1.0),)}, updates=2)[0].shares == {}
-
-
 def _ranks(slow: int, work_s: float = 1.6) -> dict[int, Work]:
     """Four ranks of which one works longer; the others wait for it at the barrier."""
     works = {rank: work_s if rank == slow else 1.0 for rank in range(4)}

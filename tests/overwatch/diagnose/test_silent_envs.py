@@ -103,23 +103,6 @@ def test_a_pause_of_all_teaches_no_rhythm() -> None:
     assert _stalled([event for event in events if event.at < _at(160)]) == set()
 
 
-def test_an_env_that_pauses_rarely_is_not_silent_each_time() -> None:
-    """Its reset takes eight seconds, every three hundred steps: once that was news."""
-    events: list[Event] = []
-    for step in range(2000):
-        at = step / 10
-        resting = any(start <= at < start + 8 for start in range(30, 200, 30))
-        envs = [env for env in IDS if env != 3 or not resting]
-        events.append(fakes.envs(_at(at), envs, reward=[0.1] * len(envs)))
-    first = [event for event in events if event.at < _at(30)]
-    after = [event for event in events if event.at >= _at(40)]
-
-    assert _stalled([*first, *after]) <= {("env-stalled", "3")}
-    state = fakes.folded([*first, *after])
-    silences = state.envs.silences
-    assert silences.longest_s[3] > 5 > silences.longest_s[4]
-
-
 @pytest.mark.parametrize("rate_hz", [0.1, 0.25])
 def test_a_simulated_fleet_of_long_steps_is_healthy(rate_hz: float) -> None:
     """A step each four or ten seconds: no silence, and no loss of throughput between two steps and three."""

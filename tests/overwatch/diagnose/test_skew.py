@@ -82,11 +82,3 @@ def test_what_came_from_the_future_does_not_make_old_what_comes_now(ahead_s: flo
     link = seen(state, after_s=1.0).link
 
     assert (link.state, link.lag_s, link.data_age_s) == ("live", 0.0, 1.0)
-
-
-def test_who_fell_silent_is_not_spoken_of() -> None:
-    """While others report, a clock that sends nothing is nobody's trouble."""
-    state = reported({0: 0.0, 1: 42.0})
-    right_from_now_on(state, range(10, 300))
-
-    assert stated(seen(state)) == []

@@ -49,10 +49,3 @@ def test_updates_of_a_rank_are_those_of_its_lane() -> None:
     reported.sort(key=lambda event: event.at)
 
     assert _lanes(fakes.folded(reported))["gpu0"][1] == Spread(p50=1.0, p95=3.0)
-
-
-def test_what_nobody_times_has_no_spread() -> None:
-    """Absent is absent."""
-    reported: list[Event] = [lane_readings(START_NS, ["gpu0"], utilization=[0.5])]
-
-    assert _lanes(fakes.folded(reported)) == {"gpu0": (None, None)}

@@ -193,39 +193,6 @@ def test_a_loader_that_runs_dry_is_one_finding() -> None:
     assert problem.message == "io starvation: loader 0/8; 2 lanes wait"
 
 
-def _updates(n: int, **values: Sequence[float]) -> list[Event]:
-    """`n` updates; each row holds its last values at the end, and the first of them before."""
-    reported: list[Event] = []
-    for i in range(n):
-        now = {name: v[max(0, i - n + len(v))] for name, v in values.items()}
-        reported.append(fakes.policy(START_NS + i * SECOND, index=i, **now))
-    return reported
-
-
-def test_several_critical_rows_are_one_collapse() -> None:
-    """KL and clipping beyond their critical limits at once: one finding that counts both."""
-    found = _problems(_updates(30, kl_divergence=[0.01] + [0.2] * 5, clip_fraction=[0.1] + [0.7] * 5))
-
-    assert set(found) == {"policy-collapse"}
-    assert found["policy-collapse"].message == "policy collapse: KL and clip beyond their limits"
-    assert found["policy-collapse"].symptoms == 2
-
-
-def test_one_critical_row_is_no_collapse() -> None:
-    """KL alone keeps its own finding."""
-    assert set(_problems(_updates(30, kl_divergence=[0.01] + [0.2] * 5))) == {"policy-kl-divergence"}
-
-
-def test_a_critic_is_given_time() -> None:
-    """Explained variance below 0 is found after it was once good, and after five in a row."""
-    assert _problems(_updates(30, explained_variance=[-0.5] * 30)) == {}
-    assert _problems(_updates(30, explained_variance=[0.5] + [-0.5] * 4)) == {}
-    assert set(_problems(_updates(30, explained_variance=[0.5] + [-0.5] * 5))) == {
-        "policy-explained-variance"
-    }
-    assert set(_problems(_updates(60, explained_variance=[-0.5] * 60))) == {"policy-explained-variance"}
-
-
 def test_a_stock_foreign_run_has_no_finding_from_its_first_update() -> None:
     """Undefined values of the first updates, equal returns, few columns: nothing is wrong with that."""
     nan = float("nan")
