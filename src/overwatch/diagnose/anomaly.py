@@ -185,7 +185,7 @@ class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_status(self, status: str) -> Ints:
         """Rows of envs of one status, in table order."""
-        return np.flatnonzero(self.codes == STATUSES.index(status))
+        return np.flatnonzero(self.codes == STATUSES.index(status)) if self.factors else no_ints(0)
 
 
 def score_envs(
@@ -255,7 +255,7 @@ def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> list[Stated]:
     own, num = int(off[rows].sum()), num_of(rows)
     others = off.size - num
     usual = (int(off.sum()) - own) / others * num if others else 0.0
-    limit = max(most_events(usual, max(1, num_lanes)), _LEAST_ENVS) if own >= _LEAST_ENVS else own + 1
+    limit = max(most_events(usual, max(1, num_lanes)), _LEAST_ENVS)
     if own < limit:
         return []
     weight = HARD if word == "crashed" and 2 * own > num else min(own / limit, SOFT_CAP)

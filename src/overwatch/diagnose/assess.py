@@ -122,8 +122,11 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
 def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     """The ranks at `tick` (ns) from its scores and the ranks before it, which may have fewer rows."""
     n, known = scores.size, before.held.size
-    if known == n and _is_calm(scores, before):
+    if before.held is scores:
         return before
+    if known == n and _is_calm(scores, before):
+        # Where no env stands out the scores are one array for as long as that lasts.
+        return replace(before, held=scores, peak=scores)
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
     held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
     fresh = np.isnan(held)
@@ -229,7 +232,10 @@ def assess(
     lives = lives_of(state.envs, previous.lives)
     clock = advanced(previous.watched.clock, state, tick)
     second = _second(state, previous, lives, (tick, clock.now), how)
-    fleet, anomalies = _scored(state, how, previous.off, second)
+    # Telemetry may hold any number; what overflows becomes infinite and is then left out.
+    with np.errstate(over="ignore", invalid="ignore"):
+        fleet = fleet_of(state, second.usual, second.past)
+        anomalies = score_envs(fleet, how.limits, how.plugins, previous.off)
     link = judge_link(state, tick)
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
     ranks, followed = _carried(state, previous, lives)
@@ -290,13 +296,6 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
             seen.state, stands_of(seen.state, seen.fleet, seen.limits, kept.policy.levels)
         ),
     )
-
-
-def _scored(state: RunState, how: Judging, off: dict[str, str], second: Second) -> tuple[Fleet, Anomalies]:
-    # Telemetry may hold any number; what overflows becomes infinite and is then left out.
-    with np.errstate(over="ignore", invalid="ignore"):
-        fleet = fleet_of(state, second.usual, second.past)
-        return fleet, score_envs(fleet, how.limits, how.plugins, off)
 
 
 def _second(

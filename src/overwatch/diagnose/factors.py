@@ -44,6 +44,8 @@ def _factor(
 def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     """The env died and has not reported since."""
     envs = fleet.state.envs
+    if not envs.crashes:
+        return None
 
     def stated(row: int) -> str:
         """The reason for one row."""
@@ -155,10 +157,12 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     alone does not make the others silent; two do.
     """
     envs, silences = fleet.state.envs, fleet.state.envs.silences
+    # No env has been quiet for longer than the quietest one when this second began.
+    if (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
+        return None
     last_ns, down = silences.last_ns[: fleet.n], envs.crashed_at[: fleet.n] > 0
     living = last_ns[~down]
-    # No env has been quiet for longer than the quietest one when this second began.
-    if not living.size or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
+    if not living.size:
         return None
     place = living.size - 1 - max(min(living.size // 8, 1), living.size // 16)
     quiet_s = (np.partition(living, place)[place] - last_ns) / 1e9
@@ -189,9 +193,9 @@ def patience_of(envs: Envs) -> Floats:
     return np.where(gaps >= ENOUGH_GAPS, own_s, np.maximum(own_s, median_of(own_s[known])))
 
 
-def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:
+def slow_lanes(pace: Pace, limits: AnomalyLimits) -> list[str]:
     """Lanes whose usual step is well above that of the other lanes of their kind."""
-    return tuple([lane for lane, times in pace.times.items() if times >= limits.slow_lane])
+    return [lane for lane, times in pace.times.items() if times >= limits.slow_lane]
 
 
 def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Mask:
@@ -312,11 +316,13 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Rent far above the fleet's for many steps, and the metric gained nothing meanwhile."""
     envs, trends, rents = fleet.state.envs, fleet.state.envs.trends, fleet.usual.rents
     rent, metric = envs.values["rent"][: fleet.n], envs.values["metric"][: fleet.n]
-    if rents.spread <= 0:
-        return None
     beyond = far(rents.num, limits.margin) * rents.spread
     least = max(limits.rent_times * rents.usual, rents.usual + beyond)
+    if beyond <= 0 or not float(np.fmax.reduce(rent)) >= least:
+        return None
     rows = np.flatnonzero((rent >= least) & (rent < np.inf) & (envs.times["metric"][: fleet.n] > 0))
+    if not rows.size:
+        return None
     # Only those that pay much now can have paid much all the time: theirs are the windows that are read, from
     # the newest sample of this episode that is old enough.
     age = trends.now[rows, None] - trends.step[rows]

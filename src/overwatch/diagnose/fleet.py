@@ -274,9 +274,10 @@ class FleetBaseline(msgspec.Struct, frozen=True, kw_only=True):
 
 def baseline_of(state: RunState, past: Past | None = None) -> FleetBaseline:
     """What is usual now, and was."""
-    envs, past = state.envs, past or Past()
+    envs, past, step_time = state.envs, past or Past(), state.envs.values["step_time"][: state.envs.n]
+    lanes = _lane_medians(state, step_time)
     return FleetBaseline(
-        pace=pace_of(state),
+        pace=Pace(median=_reporting_median(step_time), lanes=lanes, times=_paces(lanes)),
         earnings=earnings_of(envs, past),
         rents=_rents_of(envs),
         oldest_ns=int(envs.silences.last_ns[: envs.n].min()) if envs.n else 0,
@@ -295,14 +296,6 @@ def _rents_of(envs: Envs) -> Rents:
 def kind_of(lane: str) -> str:
     """A lane's name without number and node: lanes of one kind do the same work and can be compared."""
     return lane.partition("@")[0].rstrip("0123456789")
-
-
-def pace_of(state: RunState) -> Pace:
-    """How long steps take now."""
-    envs = state.envs
-    step_time = envs.values["step_time"][: envs.n]
-    lanes = _lane_medians(state, step_time)
-    return Pace(median=_reporting_median(step_time), lanes=lanes, times=_paces(lanes))
 
 
 def _reporting_median(values: Floats) -> float | None:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.catalog import Kind, Scope, of_scope
-from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, ints, median
+from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, ints, median, no_ints
 from overwatch.state.places import At, Mask, Rows
 
 INTERVALS: Final = 16
@@ -128,6 +128,8 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def recent(self, n: int, now: int, seconds: int = WINDOW_S) -> Ints:
         """Events of each of the first `n` rows in the last `seconds` before `now`, shape (n,)."""
+        if self.is_quiet(now):
+            return no_ints(n)
         newest = now // BUCKET_NS
         oldest = newest - seconds * 1_000_000_000 // BUCKET_NS
         held = [
