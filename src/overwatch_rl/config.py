@@ -6,7 +6,7 @@ cores. Raises `ValueError` naming the value and the fix.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
@@ -204,7 +204,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         view=flags["view"],
         out=flags["out"],
         tensorboard=_tensorboard(flags),
-        described=_described(flags, kind, learned, world, steps),
+        described=_described(flags, learned, world, steps),
     )
 
 
@@ -355,9 +355,7 @@ def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
     )
 
 
-def _described(
-    flags: TrainFlags, kind: Kind, learned: AlgorithmConfig, world: WorldConfig, steps: int
-) -> dict[str, str]:
+def _described(flags: TrainFlags, learned: AlgorithmConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     for name, words in flags["own"].items():
@@ -368,7 +366,7 @@ def _described(
         "steps": steps,
         "lr": learned.learning_rate,
     }
-    used |= kind.shown(learned)
+    used |= asdict(learned)
     if flags["plan"] == AUTO and used.get("network") in ("conv", "conv_recurrent"):
         used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
     shown = {name: value for name, value in flags.items() if name not in _HIDDEN} | own | used

@@ -66,12 +66,13 @@ class Wrapped(VecEnv):
         return step.observation.features.numpy().copy(), step.reward.numpy(), ended.numpy(), infos
 
     def _keep(self, step: Step, ended: Tensor) -> None:
-        own = {"ended": ended, "truncated": step.truncated}
-        self._rows.append({**step.columns, **self._episodes.add(step), **own})
+        own = {"ended": ended, "truncated": step.truncated, "reward": step.reward}
+        self._rows.append({**step.columns, **own})
         if len(self._rows) < self._steps:
             return
         rows = {name: torch.stack([row[name] for row in self._rows]) for name in self._rows[0]}
         self._rows = []
+        rows |= self._episodes.add(rows["reward"], rows["ended"])
         found = diagnostics.of_episodes(rows["episode_return"], rows["ended"], rows["truncated"])
         if self._world.spec.summary is not None:
             found |= self._world.spec.summary(rows, rows["ended"])

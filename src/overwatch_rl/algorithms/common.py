@@ -30,7 +30,6 @@ Shape letters as in `types`: T, N, B, S, H; M minibatches of an update, or the m
 """
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -286,16 +285,8 @@ class Batch:
         """Its rows in order, cut into parts of at most `size`; sequences stay whole."""
         if size is None or size >= len(self) or self.sequences is not None:
             return [self]
-        columns = _tensors(self)
-        count = math.ceil(len(self) / size)
-        parts = {
-            name: [None] * count if column is None else torch.split(column, size)
-            for name, column in columns.items()
-        }
-        return [
-            replace(self, stats={}, **cast("Any", {name: part[number] for name, part in parts.items()}))
-            for number in range(count)
-        ]
+        every = torch.arange(len(self), device=self.values.device)
+        return [self.rows(part) for part in torch.split(every, size)]
 
 
 _NO_COLUMNS: Final = ("sequences", "stats")
@@ -450,7 +441,7 @@ class Minibatches:
                 "kl_divergence": last_epoch(kl),
                 "kl_joint": last_epoch(by_minibatch[:, list(columns).index("kl_joint")]),
                 "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
-                "entropy": relative_entropy(heads[0], heads[1], heads[2]),
+                "entropy": relative_entropy(*heads[:3]),
                 "ratio_max": torch.where(is_live, ratios, -torch.inf).max(),
                 "ratio_min": torch.where(is_live, ratios, torch.inf).min(),
                 "log_prob_max": torch.where(is_live, taken, -torch.inf).max(),

@@ -81,32 +81,43 @@ class Size:
 
 
 class Mlp(nn.Module):
-    """Two networks: one for the outputs, one for the value."""
+    """Two networks of the same layers, computed as one: for the outputs, and for the value."""
 
     def __init__(
         self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator, size: Size
     ) -> None:
         super().__init__()
         self.encode = Encoder(spec)
-        self._rows = rows_of_heads(action)
         width = self.encode.num_features
-        self.actor = nn.Sequential(
-            *_hidden(width, generator, size),
-            _linear(size.width, action.num_outputs, generator, _POLICY_GAIN),
-        )
-        self.critic = nn.Sequential(*_hidden(width, generator, size))
+        actor, choose = _hidden(width, generator, size), Choices(size.width, action, generator)
+        both = zip(actor, _hidden(width, generator, size), strict=True)
+        self.body = nn.Sequential(*(Pair(*one) if isinstance(one[0], nn.Linear) else one[0] for one in both))
+        self.choose = choose
         self.value = _linear(size.width, 1, generator, _VALUE_GAIN)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
         flat = self.encode(features).flatten(1)
-        *hidden, last = self.actor
-        outputs = _fp32(last, _through(hidden, flat))
-        return outputs, _fp32(self.value, _through(self.critic, flat)).squeeze(-1)
+        actor, critic = _through(self.body, flat.expand(2, *flat.shape)).unbind()
+        return self.choose(actor), _fp32(self.value, critic).squeeze(-1)
 
     def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
         """One, of all heads."""
-        return [(cast("nn.Linear", self.actor[-1]), self._rows)]
+        return self.choose.last_layers()
+
+
+class Pair(nn.Module):
+    """Two linear layers as one product, from 2 B W to 2 B W: small ones cost their calls."""
+
+    def __init__(self, *layers: Any) -> None:
+        """`layers` are linear."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers])[:, None])
+
+    def forward(self, both: Tensor) -> Tensor:
+        """Each half through its own layer."""
+        return torch.baddbmm(self.bias, both, self.weight)
 
 
 class Conv(nn.Module):

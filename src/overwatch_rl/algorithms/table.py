@@ -4,7 +4,7 @@ GRPO is none of them: it answers prompts, and its batches are groups. Must not k
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, get_type_hints
 
 import msgspec
@@ -32,22 +32,12 @@ class Kind:
     """That of `overwatch-rl train` which sets its settings, and the algorithm whose presets it takes."""
     flags: tuple[str, ...]
     """Flags of `overwatch-rl train` that are settings of it, by the same names but for `NAMES`."""
-    shown: Callable[[Any], dict[str, object]] = asdict
-    """What a run declares of a config."""
     rows_at_least: str | None = None
     """The setting of which a batch needs as many env steps, or envs where `has_memory`."""
     has_memory: Callable[[Any], bool] = lambda _: False
     """Whether a policy of a config is recurrent: then it learns from whole envs, in the process that acts."""
     is_replayed: bool = False
     """Whether it learns from steps that are sampled again and again, rather than once from a rollout."""
-
-
-def _shown_of_ppo(config: PPOConfig) -> dict[str, object]:
-    names = (
-        "epochs", "minibatches", "network", "max_grad_norm", "gamma", "anneal_updates",
-        "normalise_observations", "gae_lambda", "clip", "entropy_coef",
-    )  # fmt: skip
-    return {name: getattr(config, name) for name in names}
 
 
 NAMES: Final = {"lr": "learning_rate"}
@@ -69,7 +59,6 @@ ALGORITHMS: Final[dict[str, Kind]] = {
             "anneal_updates",
             "normalise_observations",
         ),
-        shown=_shown_of_ppo,
         rows_at_least="minibatches",
         has_memory=lambda config: has_memory(config.network),
     ),

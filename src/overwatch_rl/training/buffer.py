@@ -68,11 +68,12 @@ class RolloutBuffer:
         self.filled += 1
 
     def _write(self, table: dict[str, _Column], name: str, value: Tensor) -> None:
-        is_host = value.device.type == "cpu"
-        if name not in table:
+        column = table.get(name)
+        if column is None:
             tensor = value.new_zeros(self._num_steps, *value.shape)
-            table[name] = _Column(tensor, tensor.numpy() if is_host else tensor)
-        table[name].rows[self.filled] = value.numpy() if is_host else value
+            column = table[name] = _Column(tensor, tensor.numpy() if value.device.type == "cpu" else tensor)
+        # What is on the host is an array here, and is written as one without a call of torch.
+        column.rows[self.filled] = value if column.rows is column.tensor else value.numpy()
 
     def rollout(self, last: Observation) -> Rollout:
         """The full rollout; `last`: after its last step. Raises `ValueError` while steps are missing."""

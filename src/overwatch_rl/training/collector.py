@@ -50,32 +50,18 @@ class Episodes:
         self.returns = torch.zeros(num_envs, dtype=torch.float64, device=device)
         self.lengths = torch.zeros(num_envs, dtype=torch.int32, device=device)
 
-    def add(self, step: Step) -> dict[str, Tensor]:
-        """Count one step; N each: the sums since the episode began, this step included."""
-        self.returns, self.lengths = (one.to(step.reward.device) for one in (self.returns, self.lengths))
-        if self.returns.device.type == "cpu":
-            return self._add_on_host(step)
-        returns = self.returns + step.reward
-        lengths = self.lengths + 1
-        ended = step.terminated | step.truncated
-        self.returns = torch.where(ended, 0.0, returns)
-        self.lengths = torch.where(ended, 0, lengths)
+    def add(self, rewards: Tensor, ended: Tensor) -> dict[str, Tensor]:
+        """Count T steps; T N each: the sums since an episode began, the step included; ended: T N bool."""
+        steps = torch.arange(1, len(rewards) + 1, device=rewards.device)[:, None]
+        ends = torch.where(ended, steps, 0).cummax(dim=0).values
+        # The number of the last step of the episode before, 0 where it had begun before the first.
+        before = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        sums = rewards.double().cumsum(dim=0)
+        returns = sums - torch.cat([-self.returns[None], sums]).gather(0, before)
+        lengths = (steps - before + torch.where(before == 0, self.lengths, 0)).to(self.lengths.dtype)
+        self.returns = torch.where(ended[-1], 0.0, returns[-1])
+        self.lengths = torch.where(ended[-1], 0, lengths[-1])
         return {"episode_return": returns, "episode_length": lengths}
-
-    def _add_on_host(self, step: Step) -> dict[str, Tensor]:
-        returns, lengths = self.returns.numpy(), self.lengths.numpy()
-        returns += step.reward.numpy()
-        lengths += 1
-        columns = {"episode_return": returns.copy(), "episode_length": lengths.copy()}
-        ended = step.terminated.numpy() | step.truncated.numpy()
-        if ended.any():
-            returns[ended], lengths[ended] = 0.0, 0
-        return {name: torch.from_numpy(column) for name, column in columns.items()}
-
-
-def _beside(decision: Decision) -> dict[str, Tensor]:
-    """Columns of what was decided."""
-    return {} if decision.choices is None else {OP_PROBS: decision.choices}
 
 
 def _following(step: Step, decision: Decision) -> Observation:
@@ -106,6 +92,8 @@ class Collector:
         self._draws = None if features.is_meta else torch.Generator(self._device).manual_seed(config.seed + 1)
         self._buffer = RolloutBuffer(world.spec, config.steps, self._device)
         self.episodes = Episodes(len(features), self._device)
+        self._sums: dict[str, Tensor] = {}
+        """Of the newest rollout, `Episodes.add`."""
         self.shares: dict[str, float] = {}
         """Of the time of collecting, on a CPU: acting and stepping, of the newest whole rollout."""
         self.steps_done = 0
@@ -121,11 +109,12 @@ class Collector:
 
     def rollout(self) -> Rollout:
         """The newest, a view that holds until the next is collected; `ValueError` where it was cut off."""
-        return self._buffer.rollout(self.observation)
+        found = self._buffer.rollout(self.observation)
+        return replace(found, columns={**found.columns, **self._sums})
 
     def rows(self) -> dict[str, Tensor]:
         """The columns of the newest rollout, which may be short, by name."""
-        return self._buffer.rows()
+        return self._buffer.rows() | self._sums
 
     def num_bytes(self) -> int:
         """What a rollout takes on the device."""
@@ -171,7 +160,8 @@ class Collector:
             acted = time.perf_counter()
             step = self._world.step(decision.actions)
             stepped = time.perf_counter()
-            self._buffer.store(seen, decision, step, self.episodes.add(step) | _beside(decision))
+            beside = {} if decision.choices is None else {OP_PROBS: decision.choices}
+            self._buffer.store(seen, decision, step, beside)
             self.observation = _following(step, decision)
             self.steps_done += 1
             took = time.perf_counter() - began
@@ -193,6 +183,8 @@ class Collector:
 
     def _roll(self, at_first: float) -> None:
         rows = self._buffer.rows()
+        self._sums = self.episodes.add(rows["rewards"], rows["terminated"] | rows["truncated"])
+        rows |= self._sums
         self._reporter.rollout(
             Rolled(
                 first_step=self.steps_done - len(rows["rewards"]) + 1,

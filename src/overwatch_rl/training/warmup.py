@@ -186,14 +186,9 @@ class _Bench:
 
     def table(self, plans: Sequence[Plan]) -> tuple[Trial, ...]:
         """All plans, the fastest first."""
-        trials = [
-            Trial(
-                plan=plan,
-                row_s=self.least.get(plan),
-                error=self._errors.get(plan),
-            )
-            for plan in plans
-        ]
+        trials = (
+            Trial(plan=plan, row_s=self.least.get(plan), error=self._errors.get(plan)) for plan in plans
+        )
         return tuple(sorted(trials, key=lambda one: math.inf if one.row_s is None else one.row_s))
 
     def _expected(self, plan: Plan) -> float:

@@ -20,6 +20,7 @@ import torch
 
 from overwatch_rl.algorithms.common import Alone
 from overwatch_rl.algorithms.grpo import GRPO, GRPOConfig
+from overwatch_rl.algorithms.networks import Pair
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.assembly import Keeping, assemble
 from overwatch_rl.config import train_settings
@@ -117,12 +118,13 @@ def _strike(algorithm: Any, draw: Draw) -> None:
         algorithm.set_learning_rate(config.learning_rate * draw.between("times", *_RATES[kind]))
     elif kind == "rate-0":
         algorithm.set_learning_rate(0.0)
-    layers = [one for one in algorithm.network.modules() if isinstance(one, torch.nn.Linear)]
+    layers = [one for one in algorithm.network.modules() if isinstance(one, torch.nn.Linear | Pair)]
     with torch.no_grad():
         if kind == "dead-relu":
             for layer in layers[:1]:
-                layer.weight *= 0.0
-                layer.bias.fill_(-20.0)
+                part = 0 if isinstance(layer, Pair) else slice(None)
+                layer.weight[part] *= 0.0
+                layer.bias[part] = -20.0
         elif kind == "blown-weights":
             for layer in layers:
                 layer.weight *= draw.between("blown", 10, 100)

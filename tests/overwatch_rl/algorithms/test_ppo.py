@@ -197,16 +197,11 @@ def test_a_head_that_no_row_used_has_no_ratio() -> None:
     assert math.isfinite(found["ratio_max/op"])
 
 
-@given(st.floats(-15, 15))
+@given(st.floats(-1e9, 1e9))
 def test_k3_is_never_negative_and_zero_without_change(log_ratio: float) -> None:
-    """The estimator's two properties."""
-    assert float(k3(torch.tensor(log_ratio, dtype=torch.float64))) >= 0
+    """And finite, whatever vanished."""
+    assert 0 <= float(k3(torch.tensor(log_ratio, dtype=torch.float64))) < math.inf
     assert float(k3(torch.tensor(0.0))) == 0
-
-
-def test_k3_of_a_vanished_action_is_finite() -> None:
-    """The log-ratio is clamped on both sides."""
-    assert bool(k3(torch.tensor([-1e9, 1e9])).isfinite().all())
 
 
 def test_entropy_leaves_out_rows_without_a_choice_and_sums_over_heads() -> None:

@@ -23,13 +23,13 @@ def looking(name: str) -> tuple[PPO, Observation]:
     policy = PPO(env.spec, PPOConfig(network=name), seed=3)
     made = cast("Any", policy.network)
     rows, columns = made.encode.shape[1:]
-    firsts = [made.actor[0], made.critic[0]] if name == "mlp" else [made.body[-2]]
+    weight = made.body[0 if name == "mlp" else -2].weight
     with torch.no_grad():
-        for layer in firsts:
-            cells = layer.weight.view(len(layer.weight), -1, rows, columns)
-            kept = cells[:, :, ROW, COLUMN].clone()
-            cells.zero_()
-            cells[:, :, ROW, COLUMN] = kept
+        shape = (2, -1, rows, columns, weight.shape[2]) if name == "mlp" else (len(weight), -1, rows, columns)
+        cells = weight.view(shape)
+        kept = cells[:, :, ROW, COLUMN].clone()
+        cells.zero_()
+        cells[:, :, ROW, COLUMN] = kept
         for layer in (module for module in made.modules() if isinstance(module, torch.nn.Conv2d)):
             middle = layer.weight[:, :, 1, 1].clone()
             layer.weight.zero_()
@@ -59,7 +59,8 @@ def test_the_weight_is_the_steepest_channel() -> None:
     for channel in range(made.encode.shape[0]):
         nudged = made.encode(observation.features)[:1].repeat(2, 1, 1, 1)
         nudged[:, channel, ROW, COLUMN] += torch.tensor([STEP, -STEP])
-        above, below = made.value(made.critic(nudged.flatten(1))).flatten().tolist()
+        both = nudged.flatten(1).expand(2, -1, -1)
+        above, below = made.value(made.body(both)[1]).flatten().tolist()
         slopes.append(abs(above - below) / (2 * STEP))
 
     assert float(found) == pytest.approx(max(slopes), rel=1e-2)

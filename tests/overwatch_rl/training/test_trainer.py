@@ -11,7 +11,7 @@ from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.tower import recompiles
 from overwatch_rl.training.collector import Episodes
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
-from overwatch_rl.types import Factored, Observation, Step
+from overwatch_rl.types import Factored
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.overwatch_rl.kept import Kept, trainer, weights
@@ -124,18 +124,14 @@ def test_it_stops_between_two_steps() -> None:
     assert [(one.first_step, len(one.rewards)) for one in kept.rolled] == [(1, 20), (21, 5)]
 
 
-def test_returns_and_lengths_count_each_env_from_its_own_beginning() -> None:
-    """Episodes that end at different steps have their own sums and lengths; ends of both kinds begin anew."""
-    episodes = Episodes(2, torch.device("cpu"))
-    found = []
-    for terminated, truncated in (((0, 0), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (0, 1)), ((0, 0), (0, 0))):
-        step = Step(
-            observation=Observation(features=torch.zeros(2, 1)), reward=torch.tensor([1.0, 10.0]),
-            terminated=torch.tensor(terminated, dtype=torch.bool),
-            truncated=torch.tensor(truncated, dtype=torch.bool),
-        )  # fmt: skip
-        columns = episodes.add(step)
-        found.append((columns["episode_return"].tolist(), columns["episode_length"].tolist()))
+@pytest.mark.parametrize("cut", [1, 2, 4])
+def test_returns_and_lengths_count_each_env_from_its_own_beginning(cut: int) -> None:
+    """Episodes that end at different steps have their own sums, also over the border of a rollout."""
+    episodes, found = Episodes(2, torch.device("cpu")), []
+    ended = torch.tensor([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=torch.bool)
+    for part in ended.split(cut):
+        columns = episodes.add(torch.tensor([1.0, 10.0]).expand(len(part), 2), part)
+        found += zip(columns["episode_return"].tolist(), columns["episode_length"].tolist(), strict=True)
 
     assert found == [
         ([1.0, 10.0], [1, 1]), ([2.0, 20.0], [2, 2]), ([1.0, 30.0], [1, 3]), ([2.0, 10.0], [2, 1]),
