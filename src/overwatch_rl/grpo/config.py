@@ -16,7 +16,6 @@ from overwatch_rl.grpo.base import BaseConfig
 from overwatch_rl.grpo.task import TaskConfig
 from overwatch_rl.grpo.trainer import LoopConfig
 from overwatch_rl.telemetry.tower import TowerConfig
-from overwatch_rl.web.authorisation import read_token
 
 PRESET: Final = GRPOConfig(learning_rate=3e-4, reference_coef=0.05)
 """What a run learns with where nothing else is given."""
@@ -49,7 +48,7 @@ class GrpoSettings:
     """A fault of the first handler."""
     server: str | None = None
     """`None` starts one."""
-    token: str | None = None
+    token_file: Path | None = None
     weights: Path | None = None
     """Folder of weights; `None` for one below `out`, else one that is removed afterwards."""
     out: Path | None = None
@@ -73,30 +72,26 @@ class GrpoSettings:
 
 
 def grpo_settings(flags: Mapping[str, Any]) -> GrpoSettings:
-    """Assemble and validate what `overwatch-rl grpo` was given, `None` where a flag was not typed.
-
-    Raises `ValueError` where the token's file cannot be read.
-    """
+    """Assemble and validate what `overwatch-rl grpo` was given, `None` where a flag was not typed."""
     names = (
-        "seed", "handlers", "groups", "group_size", "max_staleness", "server", "weights", "out", "threads"
+        "seed", "handlers", "groups", "group_size", "max_staleness", "server", "token_file", "weights", "out",
+        "threads",
     )  # fmt: skip
     tower = TowerConfig(
         run_id=flags["run_id"], endpoint=flags["endpoint"], algo="grpo", updates=flags["updates"]
     )
-    grpo = _typed(
-        PRESET, learning_rate=flags["lr"], minibatches=flags["minibatches"], epochs=flags["epochs"],
-        reference_coef=flags["reference_coef"],
-    )  # fmt: skip
     return GrpoSettings(
         **{name: flags[name] for name in names},
         task=_typed(TASK, least=flags["least"], most=flags["most"]),
         base=_typed(BaseConfig(), steps=flags["base_steps"], width=flags["width"]),
-        grpo=replace(grpo, shuffled=flags["shuffled"], recent=flags["max_staleness"]),
+        grpo=_typed(
+            PRESET, learning_rate=flags["lr"], minibatches=flags["minibatches"], epochs=flags["epochs"],
+            reference_coef=flags["reference_coef"], shuffled=flags["shuffled"], recent=flags["max_staleness"]
+        ),
         loop=LoopConfig(updates=flags["updates"], peak_flops=flags["peak_flops"]),
         stale_from=None if flags["fault"] is None else stale_from(flags["fault"]),
-        token=None if flags["token_file"] is None else read_token(flags["token_file"]),
         tower=tower if flags["telemetry"] else None,
-    )
+    )  # fmt: skip
 
 
 def stale_from(word: str) -> int:

@@ -128,8 +128,7 @@ class Drawn:
 
     tokens: Tensor  # B A int64, 0 after the end of an answer
     log_probs: Tensor  # B A, 0 after the end
-    lengths: Tensor  # B, letters of each answer, its end included
-    ended: Tensor  # B bool, false where an answer was cut at the greatest length
+    lengths: Tensor  # B, letters of each answer, its end included, which one lacks that was cut
 
 
 @torch.no_grad()
@@ -162,6 +161,4 @@ def answer(
         is_letter = torch.cat([is_letter, torch.ones_like(is_letter[:, :1])], dim=1)
         logits = model(letter[:, None], place[:, None], is_letter[:, None, None], kept)[:, -1]
     drawn = torch.stack(letters, dim=1)
-    return Drawn(
-        tokens=drawn, log_probs=torch.stack(taken, dim=1), lengths=(drawn > 0).sum(dim=1), ended=~is_open
-    )
+    return Drawn(tokens=drawn, log_probs=torch.stack(taken, dim=1), lengths=(drawn > 0).sum(dim=1))

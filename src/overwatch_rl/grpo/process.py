@@ -32,6 +32,7 @@ from overwatch_rl.telemetry.reporter import started
 from overwatch_rl.telemetry.running import Lines
 from overwatch_rl.training.keeper import position_of
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
+from overwatch_rl.web.authorisation import read_token
 
 _GREETING: Final = re.compile(r"rollouts API at (https?://[^,\s]+)")
 _RETRY_S: Final = 0.05
@@ -133,6 +134,8 @@ def _handler(
     words += ["--seed", str(1 + number + 1000 * settings.seed), "--name", f"sort-{number}"]
     if settings.stale_from is not None and number == 0:
         words += ["--fault", f"{STALE}@{settings.stale_from}"]
+    if settings.token_file is not None:
+        words += ["--token-file", str(settings.token_file)]
     if settings.tower is not None:
         words += [*_reporting(settings, run_id), "--rank", str(number)]
     return child(f"handler {number}", words)
@@ -152,7 +155,11 @@ def _trainer(
     algorithm = GRPO(model, settings.grpo, seed=settings.seed, version=0)
     kept = None if checkpoint is None else position_of(checkpoint)
     source = RolloutsSource(
-        Target(url=url, token=settings.token, patience_s=PATIENCE_S),
+        Target(
+            url=url,
+            patience_s=PATIENCE_S,
+            token=None if settings.token_file is None else read_token(settings.token_file),
+        ),
         resumed_from=None if kept is None else int(kept.algorithm["version"]),
         run=None if parts.tower is None else parts.tower.run,
     )
@@ -175,8 +182,7 @@ def _trainer(
     lineage = 1 if parts.manager is None else parts.manager.next_lineage
     trainer = GrpoTrainer(algorithm, source, settings.loop, reporter, ends, lineage=lineage)
     if kept is not None:
-        last = newest(folder)
-        trainer.go_on(kept, 0 if last is None else last.version.number)
+        trainer.go_on(kept, last.version.number if (last := newest(folder)) else 0)
     return trainer
 
 

@@ -18,10 +18,8 @@ def model(seed: int = 0) -> Transformer:
     return Transformer(config, torch.Generator().manual_seed(seed))
 
 
-def drawn(
-    count: int = 1, seed: int = 0
-) -> tuple[list[list[int]], list[list[int]], list[list[float]], list[bool]]:
-    """Prompts, answers, log-probabilities and whether each ended."""
+def drawn(count: int = 1, seed: int = 0) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
+    """Prompts, answers and log-probabilities."""
     prompts = PROMPTS * count
     found = answer(model(), prompts, most=MOST, end=END, generator=torch.Generator().manual_seed(seed))
     sizes = found.lengths.tolist()
@@ -29,13 +27,12 @@ def drawn(
         prompts,
         [row[:size] for row, size in zip(found.tokens.tolist(), sizes, strict=True)],
         [row[:size] for row, size in zip(found.log_probs.tolist(), sizes, strict=True)],
-        found.ended.tolist(),
     )
 
 
 def test_drawn_log_probs_are_those_of_the_whole_sequence() -> None:
     """Kept keys and values, and prompts of different lengths, change nothing but roundings."""
-    prompts, answers, chances, _ = drawn(count=8)
+    prompts, answers, chances = drawn(count=8)
     tokens = padded([prompt + drawn_one for prompt, drawn_one in zip(prompts, answers, strict=True)])
     with torch.no_grad():
         whole = log_probs_of(distribution(model(), tokens), tokens)
@@ -48,13 +45,12 @@ def test_drawn_log_probs_are_those_of_the_whole_sequence() -> None:
 
 def test_an_answer_ends_once_or_is_cut() -> None:
     """The end is its last letter and stands nowhere else; the empty place is never drawn."""
-    _, answers, _, ended = drawn(count=32)
+    _, answers, _ = drawn(count=32)
 
-    assert {True, False} == set(ended)
-    for drawn_one, is_whole in zip(answers, ended, strict=True):
+    assert {END in one for one in answers} == {True, False}
+    for drawn_one in answers:
         assert 0 not in drawn_one
-        assert drawn_one.count(END) == int(is_whole)
-        assert (drawn_one[-1] == END) if is_whole else (len(drawn_one) == MOST)
+        assert drawn_one.index(END) + 1 == len(drawn_one) if END in drawn_one else len(drawn_one) == MOST
 
 
 def test_letters_are_drawn_as_often_as_the_model_predicts() -> None:

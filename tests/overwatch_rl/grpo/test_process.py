@@ -73,16 +73,18 @@ def test_three_handlers_teach_a_trainer_that_goes_on_later(tmp_path: Path) -> No
 
 
 def test_a_server_that_runs_is_used_and_left_running(tmp_path: Path) -> None:
-    """Two runs one after the other."""
+    """By its token, which handlers send too."""
+    secret = ("--token-file", str(tmp_path / "token"))
+    (tmp_path / "token").write_text("secret" * 6)
     server = Child(
-        "server", ["rollouts", "--listen", "127.0.0.1:0", "--durability", "memory", "--no-telemetry"]
+        "server", ["rollouts", "--listen", "127.0.0.1:0", "--durability", "memory", "--no-telemetry", *secret]
     )
     try:
         line = server.lines.get(timeout=PATIENCE_S)
         assert line is not None
         url = address_in(line)
         assert url is not None
-        status, lines, printed = flown("--updates", "1", "--server", url, "--handlers", "1")
+        status, lines, printed = flown("--updates", "1", "--server", url, "--handlers", "1", *secret)
         assert (status, updates(lines)) == (0, [1]), printed
         assert server.process.poll() is None
     finally:
