@@ -113,7 +113,7 @@ class Emitted:
 
 
 def _compile(algorithm: PPO, _: object) -> dict[str, float]:
-    algorithm._forward = torch.compile(algorithm.network, backend="eager", dynamic=False)
+    algorithm.policy.compiled = (torch.compile(algorithm.network, backend="eager", dynamic=False),)
     return {}
 
 
