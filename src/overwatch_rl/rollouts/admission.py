@@ -13,11 +13,20 @@ Must not know how batches are assembled.
 import heapq
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Offer, Outcome, Refusal, VersionSource
+from overwatch_rl.rollouts.answers import (
+    ANONYMOUS,
+    NO_SOURCE,
+    Amount,
+    Offer,
+    Outcome,
+    Outcomes,
+    Refusal,
+    Source,
+    VersionSource,
+)
 from overwatch_rl.rollouts.shares import bounded_sums, known, present, sums, unreachable
 from overwatch_rl.rollouts.state import MAX_KEYS, NS, Answered, Env, Item, State, Ticket, Waiting
 from overwatch_rl.rollouts.wire import (
@@ -167,10 +176,8 @@ def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
     return size <= left and bool(reachable >> (left - size) & 1)
 
 
-def accept(
-    state: State, offers: Sequence[Offer], now: int, bodies: Mapping[int, bytes] = MappingProxyType({})
-) -> tuple[Outcome, ...]:
-    """Take the groups of one request, all of one environment; `bodies` by their place in it.
+def accept(state: State, offers: Sequence[Offer], now: int, source: Source = NO_SOURCE) -> Outcomes:
+    """Take the groups of one request, all of one environment.
 
     A request whose key is known gets its first answer again. Raise `Rejected` where nothing is taken.
     """
@@ -180,12 +187,11 @@ def accept(
         state.envs[env_id] = Env(name="anonymous", registered=anonymous, virtual=state.head.virtual)
     known(state, env_id)
     state.see(env_id, now)
-    name = offers[0].key if offers else None
-    key = None if name is None else f"{env_id}/{name}"
+    key = None if source.key is None else f"{env_id}/{source.key}"
     first = None if key is None else state.keys.get(key)
     if first is not None:
-        if first.digest != offers[0].digest:
-            message = f"{name!r} came before with another body; send a new key with each new request"
+        if first.digest != source.digest:
+            message = f"{source.key!r} came before with another body; send a new key with each new request"
             raise Rejected(422, Problem(error=f"{KEY}: {message}", path=KEY))
         return first.outcomes
     queued = state.account.queued
@@ -195,9 +201,9 @@ def accept(
             state.count_refused("full", offer)
         state.count("pauses", env=state.name_of(env_id))
         raise full(state)
-    outcomes = tuple(_take(state, offer, now, bodies.get(place)) for place, offer in enumerate(offers))
+    outcomes = tuple(_take(state, offer, now, source.traceparent) for offer in offers)
     if key is not None:
-        state.keys[key] = Answered(at=now, digest=offers[0].digest, outcomes=outcomes)
+        state.keys[key] = Answered(at=now, digest=source.digest, outcomes=outcomes)
         state.keys.bound(MAX_KEYS)
     return outcomes
 
@@ -221,7 +227,7 @@ def _ticket(state: State, offer: Offer) -> Ticket | None:
     return ticket if ticket is not None and ticket.env_id == offer.env_id else None
 
 
-def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
+def _take(state: State, offer: Offer, now: int, traceparent: str | None) -> Outcome:
     ticket = _ticket(state, offer)
     version, source = _made_by(state, offer, ticket)
     reason = _refusal(state, offer, version if source == "stated" else None)
@@ -236,12 +242,12 @@ def _take(state: State, offer: Offer, now: int, body: bytes | None) -> Outcome:
         env_id=offer.env_id,
         at=now,
         sequences=offer.sequences,
-        size=offer.size,
+        size=len(offer.body),
         version=version,
         version_source=source,
-        traceparent=offer.traceparent,
+        traceparent=traceparent,
     )
-    state.add_item(item, body)
+    state.add_item(item, offer.body)
     return Outcome(id=item.id)
 
 
@@ -255,7 +261,7 @@ def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[PolicyV
 
 
 def _refusal(state: State, offer: Offer, stated: PolicyVersion | None) -> Refusal | None:
-    if offer.is_invalid:
+    if offer.fault is not None:
         return "invalid"
     if offer.sequences > state.batch_size:
         return "too_large"

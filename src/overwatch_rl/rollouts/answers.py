@@ -1,10 +1,11 @@
 """Values of the queue that are not on the wire: groups as they are offered, what became of them, limits."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from overwatch_rl.rollouts.wire import PolicyVersion
+from overwatch_rl.web.faults import Fault
 
 VersionSource: TypeAlias = Literal["stated", "assumed"]
 """Whether the sender stated which policy made a group, or the server takes the last one it answered."""
@@ -24,6 +25,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: int | None = None
     reason: Refusal | None = None
+
+
+Outcomes: TypeAlias = tuple[Outcome, ...]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,21 +54,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One valid group that a sender posted; its payload stays with the caller."""
+    """One group that a sender posted, and what is wrong with it."""
 
-    env_id: int
-    sequences: int
-    tokens: int
+    env_id: int = ANONYMOUS
+    sequences: int = 0
+    tokens: int = 0
     version: PolicyVersion | None = None
     ticket: int | None = None
+    """Used up by a wrong group too: nothing else comes under it, and a batch must not wait for it."""
+    body: bytes = b""
+    """What is held and served: the sender's object, and null for each optional key that it lacks."""
+    fault: Fault | None = None
+    """With one it is refused, counted, and has its place in the request."""
+
+
+class Source(NamedTuple):
+    """What the groups of one request came with."""
+
     key: str | None = None
     digest: str = ""
     """Of the body that came under the key."""
-    size: int = 0
-    """Bytes of its body."""
     traceparent: str | None = None
-    is_invalid: bool = False
-    """Whether validation found a fault in it: it is refused, counted, and keeps its place in the request."""
+
+
+NO_SOURCE: Final = Source()
 
 
 class Amount(msgspec.Struct, kw_only=True, omit_defaults=True):

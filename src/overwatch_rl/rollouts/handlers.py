@@ -9,18 +9,18 @@ import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from overwatch import __version__
-from overwatch_rl.rollouts import answers, queue, wire
+from overwatch_rl.rollouts import queue, wire
 from overwatch_rl.rollouts.admission import KEY
-from overwatch_rl.rollouts.answers import Outcome, Refusal
+from overwatch_rl.rollouts.answers import Offer, Outcome, Refusal, Source
 from overwatch_rl.rollouts.leases import Leased
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.validation import FIXES, Invalid, Valid, one, several
+from overwatch_rl.rollouts.validation import FIXES, one, placed, several
 from overwatch_rl.web.faults import Fault, InvalidError, decode
 from overwatch_rl.web.openapi import document
 from overwatch_rl.web.spans import HEADER, named
@@ -68,13 +68,6 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     lease: int | None = None
     """The lease that the body carries: whether it arrives whole matters."""
-
-
-class Key(NamedTuple):
-    """An idempotency key, and what came under it."""
-
-    name: str
-    digest: str
 
 
 Handler = Callable[["Handlers", Call], Awaitable[Reply]]
@@ -187,23 +180,16 @@ class Handlers:
         async with self._judging:
             return await asyncio.to_thread(judge, body, longest)
 
-    async def _accept(self, groups: Sequence[Valid | Invalid], call: Call, *, is_list: bool) -> Reply:
+    async def _accept(self, groups: Sequence[Offer], call: Call, *, is_list: bool) -> Reply:
         given = call.headers.get(HEADER)
         with self._telemetry.span(given, "rollouts.ingest") as span:
             if span is not None:
                 span.attributes["groups"] = len(groups)
-            return await self._taken(groups, _key(call), named(span, given), is_list=is_list)
-
-    async def _taken(
-        self, groups: Sequence[Valid | Invalid], key: Key | None, traceparent: str | None, *, is_list: bool
-    ) -> Reply:
-        env_id = _sender(groups)
-        groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
-        offers = [_offer(group, env_id, key, traceparent) for group in groups]
-        payloads = {number: group.payload for number, group in enumerate(groups) if isinstance(group, Valid)}
-        outcomes = await self.service.accept(offers, payloads)
-        faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
-        reply = _received(outcomes, faults, is_list=is_list)
+            # Of the environment of the first good group, else of the first one.
+            sender = next((group for group in groups if group.fault is None), groups[0]).env_id
+            offers = [_of(sender, group, number, is_list=is_list) for number, group in enumerate(groups)]
+            outcomes = await self.service.accept(offers, _source(call, named(span, given)))
+        reply = _received(outcomes, [offer.fault for offer in offers], is_list=is_list)
         return Reply(body=reply, status=422 if isinstance(reply, wire.Refused) else 200)
 
     async def _lease(self, call: Call, decide: Callable[[State, int, int], wire.Lease]) -> Reply:
@@ -212,12 +198,12 @@ class Handlers:
 
 
 def _received(
-    outcomes: Sequence[Outcome], faults: Mapping[int, Fault], *, is_list: bool
+    outcomes: Sequence[Outcome], faults: Sequence[Fault | None], *, is_list: bool
 ) -> wire.Received | wire.ReceivedList | wire.Refused:
     """To a sender of groups; `faults` are those that validation named, by place."""
     ids = [outcome.id for outcome in outcomes]
     refused = [
-        _refusal(index, outcome.reason, faults.get(index), is_list=is_list)
+        _refusal(index, outcome.reason, faults[index], is_list=is_list)
         for index, outcome in enumerate(outcomes)
         if outcome.reason is not None
     ]
@@ -245,51 +231,24 @@ def _natural(text: str, path: str) -> int:
     raise InvalidError(Fault(path, f"{text[:40]!r} is no whole number below 10^18; send 0 or more"))
 
 
-def _key(call: Call) -> Key | None:
+def _source(call: Call, traceparent: str | None) -> Source:
     key = call.headers.get(KEY)
-    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
+    if key is None:
+        return Source(traceparent=traceparent)
+    if not 0 < len(key) <= _LONGEST_KEY:
         raise InvalidError(Fault(KEY, f"has {len(key)} characters; send 1 to {_LONGEST_KEY}"))
-    if key is not None and not key.isascii():  # bytes that are no UTF-8 cannot be logged
+    if not key.isascii():  # bytes that are no UTF-8 cannot be logged
         raise InvalidError(Fault(KEY, f"{key[:40]!a} is not ASCII; send e.g. a UUID"))
-    return None if key is None else Key(key, hashlib.blake2b(call.body, digest_size=16).hexdigest())
+    return Source(key, hashlib.blake2b(call.body, digest_size=16).hexdigest(), traceparent)
 
 
-def _env(group: Valid | Invalid) -> int:
-    env_id = group.head.env_id if isinstance(group, Valid) else group.env_id
-    return env_id if isinstance(env_id, int) else answers.ANONYMOUS
-
-
-def _sender(groups: Sequence[Valid | Invalid]) -> int:
-    """The environment that a request is of: that of its first good group, else of its first one."""
-    good = next((group for group in groups if isinstance(group, Valid)), groups[0])
-    return _env(good)
-
-
-def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> Valid | Invalid:
-    """A group as it is, or why it cannot be of this sender's request."""
-    if isinstance(group, Invalid) or _env(group) == env_id:
-        return group
-    fault = Fault("env_id", f"is {group.head.env_id} beside groups of {env_id}; send one list an environment")
-    return Invalid(
-        fault.within(f"[{number}]") if is_list else fault, env_id, group.sequences, group.token_count
-    )
-
-
-def _offer(group: Valid | Invalid, env_id: int, key: Key | None, traceparent: str | None) -> answers.Offer:
-    is_valid = isinstance(group, Valid)
-    stated = group.head.version if isinstance(group, Valid) else None
-    return answers.Offer(
-        env_id=env_id,
-        sequences=group.sequences,
-        tokens=group.token_count,
-        version=stated,
-        ticket=group.head.ticket if isinstance(group, Valid) else group.ticket,
-        key=None if key is None else key.name,
-        digest="" if key is None else key.digest,
-        size=len(group.payload) if isinstance(group, Valid) else 0,
-        traceparent=traceparent,
-        is_invalid=not is_valid,
-    )
+def _of(sender: int, group: Offer, number: int, *, is_list: bool) -> Offer:
+    """A group of the sender's, or why it cannot be of this sender's request."""
+    if group.fault is not None or group.env_id == sender:
+        return msgspec.structs.replace(group, env_id=sender)
+    fault = Fault("env_id", f"is {group.env_id} beside groups of {sender}; send one list an environment")
+    wrong = msgspec.structs.replace(group, env_id=sender, body=b"", ticket=None, fault=fault)
+    return placed(wrong, number) if is_list else wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Must not know HTTP or JSON.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Offer, Outcome
+from overwatch_rl.rollouts.answers import Offer, Outcomes, Source
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import AmbiguousError, Store
 from overwatch_rl.rollouts.telemetry import Telemetry
@@ -88,14 +88,15 @@ class Service:
 
         await self.do(_decide)
 
-    async def accept(self, offers: Sequence[Offer], bodies: Mapping[int, bytes]) -> tuple[Outcome, ...]:
-        """Take the groups of a request; the body of each is given by its place."""
-        if bodies and not self.room(sum(map(len, bodies.values()))):
+    async def accept(self, offers: Sequence[Offer], source: Source) -> Outcomes:
+        """Take the groups of a request."""
+        size = sum(len(offer.body) for offer in offers)
+        if size and not self.room(size):
             raise self.full()
-        outcomes = await self.do(lambda state, now: queue.accept(state, offers, now, bodies))
-        for place, outcome in enumerate(outcomes):
+        outcomes = await self.do(lambda state, now: queue.accept(state, offers, now, source))
+        for offer, outcome in zip(offers, outcomes, strict=True):
             if outcome.id is not None:
-                self.latest = bodies.get(place, self.latest)
+                self.latest = offer.body
         return outcomes
 
     def full(self) -> Rejected:

@@ -22,7 +22,7 @@ from overwatch_rl.rollouts.answers import (
     Expiry,
     Limits,
     Offer,
-    Outcome,
+    Outcomes,
     VersionSource,
 )
 from overwatch_rl.rollouts.wire import EnvRegistration, PolicyVersion, Registration
@@ -93,7 +93,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     digest: str
     """Of its body."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: Outcomes
 
 
 class Env(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -395,7 +395,7 @@ class State:
         durations.append(now - ticket.at)
         del durations[:-MAX_DURATIONS]
 
-    def add_item(self, item: Item, body: bytes | None) -> None:
+    def add_item(self, item: Item, body: bytes) -> None:
         """Queue a new group."""
         env = self.envs[item.env_id]
         if not env.account.queued.groups:
@@ -405,8 +405,7 @@ class State:
             account.queued.add(item.sequences)
         self.items[item.id] = item
         self.head.held_bytes += item.size
-        if body is not None:
-            self.bodies[item.id] = body
+        self.bodies[item.id] = body
         self.count("accepted", item.sequences, env=env.name)
 
     def drop_item(self, item: int, why: Expiry | Literal["acknowledged"]) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
+from overwatch_rl.rollouts.answers import ANONYMOUS, Offer
 from overwatch_rl.rollouts.wire import OPTIONAL, Head, Mask, Token, Whole
 from overwatch_rl.web.faults import Fault, InvalidError, canonical, decode, elements, without_literals
 
@@ -69,56 +70,32 @@ FIXES: Final = {
 """What to do about a field that is wrong."""
 
 
-class Valid(msgspec.Struct, frozen=True, gc=False):
-    """A group that can be queued."""
-
-    head: Head
-    lengths: list[int]
-    """Tokens of each sequence."""
-    payload: bytes
-    """What is kept and served: the sender's object, and null for each optional key that it lacks."""
-
-    @property
-    def sequences(self) -> int:
-        """How many sequences it has."""
-        return len(self.lengths)
-
-    @property
-    def token_count(self) -> int:
-        """How many tokens its sequences have together."""
-        return sum(self.lengths)
-
-
-class Invalid(msgspec.Struct, frozen=True):
-    """A group that cannot be queued, and what is known of it."""
-
-    fault: Fault
-    env_id: int | None = None
-    sequences: int = 0
-    token_count: int = 0
-    ticket: int | None = None
-    """It is used up: nothing comes under it any more, and a batch must not wait for it."""
-
-
-def one(body: bytes, longest: int) -> Valid | Invalid:
+def one(body: bytes, longest: int) -> Offer:
     """The group of a body, or what is wrong; `longest` is the most tokens of a sequence, 0 for no limit."""
     try:
         _check_size(body)
     except InvalidError as error:
-        return Invalid(error.fault)
+        return Offer(fault=error.fault)
     try:
         return _group(decode(body, _KEYS, FIXES), longest)
     except InvalidError as error:
         return _measured(body, error.fault)
 
 
-def several(body: bytes, longest: int) -> list[Valid | Invalid]:
+def several(body: bytes, longest: int) -> list[Offer]:
     """Each group of a list, or what is wrong with it; raises `InvalidError` where the body is no list."""
     _check_size(body)
     found = elements(body, MOST_GROUPS + 1)
     if len(found) > MOST_GROUPS:
         raise InvalidError(Fault("", f"has too many groups; send at most {MOST_GROUPS} in a request"))
-    return [_placed(one(each, longest), number) for number, each in enumerate(found)]
+    return [placed(one(each, longest), number) for number, each in enumerate(found)]
+
+
+def placed(group: Offer, number: int) -> Offer:
+    """A group of a list: its fault is named by its place there."""
+    if group.fault is None:
+        return group
+    return msgspec.structs.replace(group, fault=group.fault.within(f"[{number}]"))
 
 
 def _check_size(body: bytes) -> None:
@@ -129,13 +106,7 @@ def _check_size(body: bytes) -> None:
         raise InvalidError(Fault("", message))
 
 
-def _placed(group: Valid | Invalid, number: int) -> Valid | Invalid:
-    if isinstance(group, Valid):
-        return group
-    return msgspec.structs.replace(group, fault=group.fault.within(f"[{number}]"))
-
-
-def _group(keys: dict[str, Raw], longest: int) -> Valid:
+def _group(keys: dict[str, Raw], longest: int) -> Offer:
     """Raises `InvalidError`."""
     if len(keys) > MOST_KEYS:
         raise InvalidError(Fault("", f"has {len(keys)} keys; send at most {MOST_KEYS}"))
@@ -157,7 +128,14 @@ def _group(keys: dict[str, Raw], longest: int) -> Valid:
     head = decode(_object({name: values[name] for name in values if name not in _ROWS}), _HEAD, FIXES)
     _check_shape(head, lengths, longest)
     absent = dict.fromkeys((name for name in OPTIONAL if name not in values), b"null")
-    return Valid(head, lengths["tokens"], _object(values | absent))
+    return Offer(
+        env_id=ANONYMOUS if head.env_id in (None, UNSET) else head.env_id,
+        sequences=len(lengths["tokens"]),
+        tokens=sum(lengths["tokens"]),
+        version=head.version,
+        ticket=head.ticket,
+        body=_object(values | absent),
+    )
 
 
 def _lengths(value: bytes, rows: _Rows) -> list[int]:
@@ -187,17 +165,24 @@ def _object(values: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(parts) + b"}"
 
 
-def _measured(body: bytes, fault: Fault) -> Invalid:
+def _measured(body: bytes, fault: Fault) -> Offer:
     """A refused group with its sender and its size, as far as they can be read."""
     try:
         keys = _KEYS.decode(without_literals(body))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return Invalid(fault)
+        return Offer(fault=fault)
     try:
         lengths = _lengths(bytes(keys["tokens"]), _Rows(_ANY))
     except (InvalidError, LookupError):
         lengths = []
-    return Invalid(fault, _integer(keys, "env_id"), len(lengths), sum(lengths), _integer(keys, "ticket"))
+    env_id, ticket = _integer(keys, "env_id"), _integer(keys, "ticket")
+    return Offer(
+        env_id=ANONYMOUS if env_id is None else env_id,
+        sequences=len(lengths),
+        tokens=sum(lengths),
+        ticket=ticket,
+        fault=fault,
+    )
 
 
 def _integer(keys: Mapping[str, Raw], name: str) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Limits, Offer, VersionSource
+from overwatch_rl.rollouts.answers import ANONYMOUS, Amount, Limits, Offer, Source, VersionSource
 from overwatch_rl.rollouts.state import State, lane_of
 from overwatch_rl.rollouts.store import Store
 from overwatch_rl.rollouts.wire import (
@@ -127,14 +127,15 @@ class Driven:
         assert isinstance(answer, EnvRegistered)
         return answer.env_id
 
-    def send(self, env_id: int, groups: int = 1, size: int = 4, **offer: object) -> list[int]:
+    def send(
+        self, env_id: int, groups: int = 1, size: int = 4, key: str | None = None, **offer: object
+    ) -> list[int]:
         """Send groups; their ids."""
-        bodies = {place: body_of(self.state.head.next_id + place) for place in range(groups)}
         offers = [
-            Offer(env_id=env_id, sequences=size, tokens=10 * size, size=len(body), **offer)  # type: ignore[arg-type]
-            for body in bodies.values()
+            Offer(env_id=env_id, sequences=size, tokens=10 * size, body=body_of(item), **offer)  # type: ignore[arg-type]
+            for item in range(self.state.head.next_id, self.state.head.next_id + groups)
         ]
-        answer = self.do(queue.accept(self.state, offers, self.now, bodies))
+        answer = self.do(queue.accept(self.state, offers, self.now, Source(key)))
         return [outcome.id for outcome in answer if outcome.id is not None]
 
     def tickets(self, env_id: int, groups: int = 1) -> Tickets:

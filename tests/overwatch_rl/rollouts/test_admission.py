@@ -3,8 +3,9 @@
 import pytest
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import ANONYMOUS, Limits, Offer, Outcome
+from overwatch_rl.rollouts.answers import ANONYMOUS, Limits, Offer, Outcome, Source
 from overwatch_rl.rollouts.wire import Full, PolicyVersion, Rejected
+from overwatch_rl.web.faults import Fault
 from tests.overwatch_rl.rollouts.driven import Driven, by_env
 
 
@@ -178,7 +179,7 @@ def test_refusals_are_counted_by_environment_reason_and_length() -> None:
             Offer(env_id=env, sequences=9, tokens=90),
             Offer(env_id=env, sequences=4, tokens=40),
             Offer(env_id=env, sequences=3, tokens=30),
-            Offer(env_id=env, sequences=4, tokens=7, is_invalid=True),
+            Offer(env_id=env, sequences=4, tokens=7, fault=Fault("", "wrong")),
         ],
     )
 
@@ -249,13 +250,12 @@ def test_a_repeated_key_is_answered_as_the_first_time() -> None:
     driven = Driven()
     driven.trainer(8)
     env = driven.env()
-    offers = [Offer(env_id=env, sequences=size, tokens=1, key="k", digest="first") for size in (4, 9, 4)]
-    first = outcomes(driven, offers)
-    other = [Offer(env_id=env, sequences=4, tokens=1, key="k", digest="other")]
+    offers = [Offer(env_id=env, sequences=size, tokens=1) for size in (4, 9, 4)]
+    first = driven.do(queue.accept(driven.state, offers, driven.now, Source("k", "first")))
 
-    assert outcomes(driven, offers) == first
+    assert driven.do(queue.accept(driven.state, offers, driven.now, Source("k", "first"))) == first
     with pytest.raises(Rejected, match="'k' came before with another body"):
-        queue.accept(driven.state, other, driven.now)
+        queue.accept(driven.state, offers, driven.now, Source("k", "other"))
     assert [outcome.reason for outcome in first] == [None, "too_large", None]
     assert driven.state.account.accepted.groups == 2
     assert driven.state.account.refused["too_large"].groups == 1

@@ -21,10 +21,11 @@ from hypothesis.stateful import (
 )
 
 from overwatch_rl.rollouts import queue
-from overwatch_rl.rollouts.answers import Limits, Offer, Outcome
+from overwatch_rl.rollouts.answers import NO_SOURCE, Limits, Offer, Outcome, Source
 from overwatch_rl.rollouts.state import Env
 from overwatch_rl.rollouts.store import Level, Store, StoreLimits, sqlite_url
 from overwatch_rl.rollouts.wire import Admission, EnvIdentifier, Full, PolicyVersion, Rejected
+from overwatch_rl.web.faults import Fault
 from tests.overwatch_rl.rollouts.driven import RESET, Batch, Driven, leased, registration
 
 LIMITS = Limits(max_staleness=1, max_queued_batches=6)
@@ -84,7 +85,7 @@ class Calls(RuleBasedStateMachine):
         """Groups of any size and version come, from anybody."""
         version = None if number is None else PolicyVersion(number=number)
         offers = [Offer(env_id=which, sequences=size, tokens=size, version=version) for size in sizes]
-        offers[0] = msgspec.structs.replace(offers[0], is_invalid=invalid)
+        offers[0] = msgspec.structs.replace(offers[0], fault=Fault("", "wrong") if invalid else None)
         self._send(offers)
 
     @rule(of=consumes(tickets))
@@ -95,20 +96,19 @@ class Calls(RuleBasedStateMachine):
 
     @rule(sizes=SENT, key=st.sampled_from(["a", "b"]))
     def send_with_key(self, sizes: list[int], key: str) -> None:
-        """A repeated key gets the first answer, unless it comes with another body."""
+        """A key that is remembered gets its first answer, unless it comes with another body."""
         env_id = min(self.driven.state.envs, default=0)
-        offers = [
-            Offer(env_id=env_id, sequences=size, tokens=1, key=key, digest=f"{sizes}") for size in sizes
-        ]
-        key = f"{env_id} {key}"
-        answer = self._send(offers)
+        offers = [Offer(env_id=env_id, sequences=size, tokens=1) for size in sizes]
+        name, is_known = f"{env_id}/{key}", f"{env_id}/{key}" in self.driven.state.keys
+        answer = self._send(offers, Source(key, f"{sizes}"))
         if answer is not None:
-            assert self.kept.setdefault(key, answer) == answer
+            assert not is_known or self.kept[name] == answer
+            self.kept[name] = answer
 
-    def _send(self, offers: list[Offer]) -> tuple[Outcome, ...] | None:
+    def _send(self, offers: list[Offer], source: Source = NO_SOURCE) -> tuple[Outcome, ...] | None:
         driven = self.driven
         try:
-            outcomes = driven.do(queue.accept(driven.state, offers, driven.now))
+            outcomes = driven.do(queue.accept(driven.state, offers, driven.now, source))
         except Rejected as error:
             if isinstance(error.body, Full):
                 limit = LIMITS.max_queued_batches * driven.state.batch_size
@@ -180,7 +180,8 @@ class Calls(RuleBasedStateMachine):
             assert getattr(state, table) == getattr(before, table)
         assert state.head == before.head
         assert unseen(state.envs) == unseen(before.envs)
-        self.driven.do(queue.restarted(state, self.driven.now))
+        queue.restarted(state, self.driven.now)
+        self.driven.do(None)
         assert not any(not held.is_explicit and not held.is_delivered for held in state.leases.values())
 
     @precondition(lambda self: len(self.driven.state.items) > 20)

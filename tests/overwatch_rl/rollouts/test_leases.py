@@ -149,7 +149,7 @@ def test_after_a_restart_leases_have_time_and_cut_replies_come_back(driven: Driv
     explicit, cut = lease_of(driven.batch()), lease_of(driven.batch(is_explicit=False))
     driven.now += 1_000 * 10**9
 
-    driven.do(queue.restarted(driven.state, driven.now))
+    queue.restarted(driven.state, driven.now)
     driven.wait(10)
 
     assert driven.state.ended == {cut: "broken"}

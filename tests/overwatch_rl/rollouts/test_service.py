@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from overwatch_rl.rollouts import queue, service
-from overwatch_rl.rollouts.answers import Offer
+from overwatch_rl.rollouts.answers import Offer, Source
 from overwatch_rl.rollouts.handlers import Call, Handlers
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits
@@ -17,8 +17,8 @@ from overwatch_rl.rollouts.telemetry import Telemetry
 from overwatch_rl.rollouts.wire import Full, Rejected
 from tests.overwatch_rl.rollouts.driven import RESET, env_of, registration
 
-OFFER = Offer(env_id=0, sequences=2, tokens=3, size=2, key="one")
-BODIES = {0: b"{}"}
+OFFER = Offer(env_id=0, sequences=2, tokens=3, body=b"{}")
+SOURCE = Source("one")
 
 
 class HeldStore(Store):
@@ -61,7 +61,7 @@ def test_an_answer_waits_until_it_is_committed() -> None:
     async def check() -> None:
         made, store = await started()
         store.go_on.clear()
-        calls = [asyncio.ensure_future(made.accept([OFFER], BODIES)) for _ in range(2)]
+        calls = [asyncio.ensure_future(made.accept([OFFER], SOURCE)) for _ in range(2)]
         await turns()
         assert [call.done() for call in calls] == [False, False]
         store.go_on.set()
@@ -82,14 +82,14 @@ def test_a_database_that_does_not_commit_is_an_answer(monkeypatch: pytest.Monkey
         made, store = await started()
         store.fault = OperationalError("INSERT", None, Exception("no space left on device"))
         with pytest.raises(UnsafeError, match=r"not written within .* no space left on device"):
-            await made.accept([OFFER], BODIES)
+            await made.accept([OFFER], SOURCE)
         with pytest.raises(Rejected, match="no space left on device"):
-            await made.accept([OFFER], BODIES)
+            await made.accept([OFFER], SOURCE)
         assert made.state.account.accepted.groups == 0
         store.fault = None
         monkeypatch.setattr(service, "PATIENCE_S", 60)
         await made.do(queue.status)
-        assert (await made.accept([OFFER], BODIES))[0].id is not None
+        assert (await made.accept([OFFER], SOURCE))[0].id is not None
         assert made.state.account.accepted.groups == 1
         await made.close()
 
@@ -103,9 +103,9 @@ def test_a_commit_in_doubt_is_an_answer() -> None:
         made, store = await started()
         store.fault = AmbiguousError("gone")
         with pytest.raises(UnsafeError, match="this may have happened or not"):
-            await made.accept([OFFER], BODIES)
+            await made.accept([OFFER], SOURCE)
         store.fault = None
-        assert (await made.accept([OFFER], BODIES))[0].id is not None
+        assert (await made.accept([OFFER], SOURCE))[0].id is not None
         await made.close()
 
     asyncio.run(check())
@@ -120,7 +120,7 @@ def test_a_fault_of_ours_costs_its_own_call() -> None:
         first = asyncio.ensure_future(made.do(queue.status))
         await turns()
         wrong = asyncio.ensure_future(made.do(lambda state, _: state.envs[9]))
-        right = asyncio.ensure_future(made.accept([OFFER], BODIES))
+        right = asyncio.ensure_future(made.accept([OFFER], SOURCE))
         await turns()
         store.go_on.set()
         found = await asyncio.gather(first, wrong, right, return_exceptions=True)
@@ -137,7 +137,7 @@ def test_no_room_is_the_answer_before_anything_is_decided() -> None:
     async def check() -> None:
         made, _ = await started(held=1)
         with pytest.raises(Rejected) as caught:
-            await made.accept([OFFER], BODIES)
+            await made.accept([OFFER], SOURCE)
         assert isinstance(caught.value.body, Full)
         assert made.state.account.accepted.groups == 0
         await made.close()
@@ -150,8 +150,7 @@ def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
 
     async def check() -> None:
         made, store = await started()
-        offers = [Offer(env_id=0, sequences=2, tokens=3, size=2)] * 2
-        await made.accept(offers, {0: b"{}", 1: b"{}"})
+        await made.accept([OFFER, OFFER], Source())
         store.go_on.clear()
         call = Call(headers={"Overwatch-Lease": "1"})
         reply = asyncio.ensure_future(Handlers(made).batch(call))

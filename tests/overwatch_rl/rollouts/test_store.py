@@ -20,6 +20,7 @@ from tests.overwatch_rl.rollouts.driven import Batch, Driven, body_of, check, en
 
 MANY = Limits(max_queued_batches=10_000, max_returns=10_000)
 SERVERS = 3
+OFFER = Offer(env_id=0, sequences=4, tokens=4, body=b"group")
 
 
 def store_of(url: str) -> Store:
@@ -108,7 +109,7 @@ class Serving(threading.Thread):
 
     def _turn(self, now: int) -> None:
         state = self.store.state
-        outcomes = queue.accept(state, [Offer(env_id=0, sequences=4, tokens=4)] * 2, now, {0: b"a", 1: b"b"})
+        outcomes = queue.accept(state, [OFFER] * 2, now)
         self.sent += [outcome.id for outcome in outcomes if outcome.id is not None]
         batch = leased(state, now)
         if isinstance(batch, Batch) and self._chance.random() < 0.7:
@@ -154,10 +155,10 @@ def test_what_the_disk_refuses_did_not_happen(tmp_path: Path) -> None:
     """A full disk: the state is as before, and once there is room everything goes on."""
     store = store_of(sqlite_url(tmp_path))
     begin(store)
-    offers = [Offer(env_id=0, sequences=4, tokens=4, size=1 << 20)]
+    offers = [msgspec.structs.replace(OFFER, body=bytes(1 << 20))]
 
     def send() -> None:
-        store.transact(lambda now: queue.accept(store.state, offers, now, {0: bytes(1 << 20)}))
+        store.transact(lambda now: queue.accept(store.state, offers, now))
 
     send()
     before = dict(store.state.items)
@@ -180,15 +181,19 @@ def test_a_database_that_crashes_loses_nothing_that_was_committed(server: Postgr
     """While it is away nothing is decided; then everything goes on."""
     store = store_of(postgresql)
     begin(store)
-    offer = Offer(env_id=0, sequences=4, tokens=4)
-    store.transact(lambda now: queue.accept(store.state, [offer], now, {0: b"kept"}))
+
+    def send(body: bytes) -> None:
+        offer = msgspec.structs.replace(OFFER, body=body)
+        store.transact(lambda now: queue.accept(store.state, [offer], now))
+
+    send(b"kept")
     server.stop("immediate")
     try:
         with pytest.raises(SQLAlchemyError):
-            store.transact(lambda now: queue.accept(store.state, [offer], now, {0: b"lost"}))
+            send(b"lost")
     finally:
         server.start()
-    store.transact(lambda now: queue.accept(store.state, [offer], now, {0: b"new"}))
+    send(b"new")
     assert sorted(bodies_of(store).values()) == [b"kept", b"new"]
     check(store.state)
     store.close()

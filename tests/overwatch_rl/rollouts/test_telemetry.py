@@ -12,6 +12,7 @@ from overwatch_rl.rollouts.answers import Limits, Offer, Outcome
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.telemetry import ROLE, Telemetry
 from overwatch_rl.rollouts.wire import Admission, PolicyVersion, Rejected, VersionMove
+from overwatch_rl.web.faults import Fault
 from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.rollouts.driven import Batch, NoBatch, env_of, leased, registration
 
@@ -73,7 +74,7 @@ def test_everything_that_happens_to_a_group_is_counted() -> None:
     """Accepted, refused with its reason and length, served once acknowledged, and served again."""
     reported = Reported()
     reported.start()
-    reported.send(*offers(0, 3), *offers(0, 1, is_invalid=True, tokens=600))
+    reported.send(*offers(0, 3), *offers(0, 1, fault=Fault("", "wrong"), tokens=600))
     reported.send(*offers(1, 1, sequences=5))
     reported.now += 2 * SECOND
     first = reported.query()

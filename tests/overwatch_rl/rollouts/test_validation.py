@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.validation import MOST_GROUPS, Invalid, Valid, one, several
+from overwatch_rl.rollouts.answers import Offer
+from overwatch_rl.rollouts.validation import MOST_GROUPS, one, several
 from overwatch_rl.web.faults import Fault, InvalidError
 
 LONGEST = 4
@@ -22,14 +23,14 @@ def group(**changed: object) -> dict[str, Any]:
 def fault_of(value: object, longest: int = LONGEST) -> Fault:
     """What is wrong with a group, sent as Python sends it."""
     found = one(json.dumps(value).encode(), longest)
-    assert isinstance(found, Invalid)
+    assert found.fault is not None
     return found.fault
 
 
-def valid(value: object, longest: int = LONGEST) -> Valid:
+def valid(value: object, longest: int = LONGEST) -> Offer:
     """A group that is right, sent as Python sends it."""
     found = one(json.dumps(value).encode(), longest)
-    assert isinstance(found, Valid)
+    assert found.fault is None
     return found
 
 
@@ -74,8 +75,8 @@ def test_what_is_no_json_is_refused_whole(body: bytes) -> None:
     """A body that cannot be read names no field, as there is none."""
     found = one(body, LONGEST)
 
-    assert isinstance(found, Invalid)
-    assert found == Invalid(found.fault)
+    assert found.fault is not None
+    assert found == Offer(fault=found.fault)
     with pytest.raises(InvalidError) as caught:
         several(body, LONGEST)
     assert not caught.value.fault.path
@@ -85,7 +86,7 @@ def test_an_empty_body_is_called_empty() -> None:
     """A request without a body is no fault of JSON at character 0."""
     found = one(b"", LONGEST)
 
-    assert isinstance(found, Invalid)
+    assert found.fault is not None
     assert str(found.fault) == "body: is empty; send JSON"
 
 
@@ -98,12 +99,12 @@ def test_empty_rows_are_absent_rows() -> None:
     """The published client sends empty lists where no sequence has such a row."""
     found = valid(group(advantages=[], ref_logprobs=[], messages=[], overrides=[]))
 
-    assert (found.sequences, found.token_count) == (2, 3)
+    assert (found.sequences, found.tokens) == (2, 3)
 
 
 def test_no_limit_takes_any_length() -> None:
     """A trainer that states no longest sequence takes all."""
-    assert valid(group(tokens=[[1] * 9, [3]], masks=[[1] * 9, [3]]), 0).token_count == 10
+    assert valid(group(tokens=[[1] * 9, [3]], masks=[[1] * 9, [3]]), 0).tokens == 10
 
 
 def test_a_refused_group_is_measured() -> None:
@@ -112,8 +113,8 @@ def test_a_refused_group_is_measured() -> None:
 
     found = one(body, LONGEST)
 
-    assert isinstance(found, Invalid)
-    assert (found.env_id, found.sequences, found.token_count) == (7, 2, 3)
+    assert found.fault is not None
+    assert (found.env_id, found.sequences, found.tokens) == (7, 2, 3)
 
 
 def test_the_good_of_a_list_stay_good() -> None:
@@ -124,12 +125,12 @@ def test_the_good_of_a_list_stay_good() -> None:
     ]
     found = several(f" [{' , '.join(bodies)}] ".encode(), LONGEST)
 
-    good = [each for each in found if isinstance(each, Valid)]
+    good = [each for each in found if each.fault is None]
     assert [
-        msgspec.json.decode(each.payload) | json.loads(text)
+        msgspec.json.decode(each.body) | json.loads(text)
         for each, text in zip(good, (bodies[0], bodies[4]), strict=True)
-    ] == [json.loads(each.payload) for each in good]
-    assert [str(each.fault) for each in found if isinstance(each, Invalid)] == [
+    ] == [json.loads(each.body) for each in good]
+    assert [str(each.fault) for each in found if each.fault is not None] == [
         "[1].scores[0]: NaN is no JSON number; send a finite number, or leave the key out",
         "[2].masks: has 1 rows for 2 sequences; send one for each sequence of tokens",
         "[3]: Expected `object`, got `int`",
@@ -154,8 +155,8 @@ def test_any_value_is_taken_or_named(key: str, value: object) -> None:
     """No value breaks the server: the group is right, or the fault begins with the key that was changed."""
     body = json.dumps(group(**{key: value})).encode()
     found = one(body, LONGEST)
-    if isinstance(found, Valid):
-        assert json.loads(found.payload).items() >= json.loads(body).items()
+    if found.fault is None:
+        assert json.loads(found.body).items() >= json.loads(body).items()
     else:
         path = found.fault.path
         assert path.startswith((key, "scores", "masks")) or not path
