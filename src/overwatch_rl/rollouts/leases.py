@@ -66,7 +66,7 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Leased:
     tickets = list(state.tickets.values())
     candidates = Candidates(version=head.version, lanes=dict(state.lanes), tickets=tickets)
     for lane, reason in over_age(state, candidates):
-        for old in candidates.lanes.pop(lane):
+        for old in list(candidates.lanes.pop(lane)):
             state.drop_item(old, reason)
     found = assembled(state, candidates)
     if not isinstance(found, Sequence):

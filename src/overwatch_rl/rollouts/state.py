@@ -7,6 +7,7 @@ nanoseconds of the queue's own clock (`store`). Must not know SQL, HTTP or threa
 """
 
 import logging
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -165,18 +166,14 @@ class Rows(dict[K, V], Generic[K, V]):
     def __init__(self) -> None:
         super().__init__()
         self.changed: set[K] = set()
-        self.generation = 0
-        """Rises with each change."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         self.changed.add(key)
-        self.generation += 1
 
     def __delitem__(self, key: K) -> None:
         super().__delitem__(key)
         self.changed.add(key)
-        self.generation += 1
 
     def edit(self, key: K) -> V:
         """Return a row that the caller changes."""
@@ -199,11 +196,9 @@ class Rows(dict[K, V], Generic[K, V]):
         """Hold nothing, before everything is read."""
         super().clear()
         self.changed.clear()
-        self.generation += 1
 
     def read(self, key: K, value: V | None) -> None:
         """Become what the database has."""
-        self.generation += 1
         if value is None:
             super().pop(key, None)
         else:
@@ -256,7 +251,8 @@ class State:
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Of the groups that were accepted since the last commit."""
     reports: list[Report] = field(default_factory=list)
-    _lanes: tuple[int, dict[Lane, list[int]]] = (-1, {})
+    lanes: dict[Lane, list[int]] = field(default_factory=dict)
+    """Queued groups, oldest first; no lane is empty."""
 
     @property
     def trainer(self) -> Registration | None:
@@ -309,16 +305,21 @@ class State:
         """Batches served, from the trainer's first step on; one that comes back is not served."""
         return (self.trainer.starting_step if self.trainer else 0) + self.head.batches + len(self.leases)
 
-    @property
-    def lanes(self) -> dict[Lane, list[int]]:
-        """Queued groups, oldest first; no lane is empty."""
-        if self._lanes[0] != self.items.generation:
-            lanes: dict[Lane, list[int]] = {}
-            for item in self.items.values():
-                if not item.is_leased:
-                    lanes.setdefault(lane_of(item), []).append(item.id)
-            self._lanes = (self.items.generation, {lane: sorted(ids) for lane, ids in lanes.items()})
-        return self._lanes[1]
+    def read_lanes(self) -> None:
+        """Queue the groups that were read."""
+        self.lanes.clear()
+        for item in sorted(self.items.values(), key=lambda item: item.id):
+            if not item.is_leased:
+                self.lanes.setdefault(lane_of(item), []).append(item.id)
+
+    def _queue(self, item: Item) -> None:
+        insort(self.lanes.setdefault(lane_of(item), []), item.id)
+
+    def _unqueue(self, item: Item) -> None:
+        lane = lane_of(item)
+        self.lanes[lane].remove(item.id)
+        if not self.lanes[lane]:
+            del self.lanes[lane]
 
     def next_id(self) -> int:
         """An id that is never used again."""
@@ -403,6 +404,7 @@ class State:
         for account in self.accounts(item.env_id):
             account.accepted.add(item.sequences)
             account.queued.add(item.sequences)
+        self._queue(item)
         self.items[item.id] = item
         self.head.held_bytes += item.size
         self.bodies[item.id] = body
@@ -411,6 +413,8 @@ class State:
     def drop_item(self, item: int, why: Expiry | Literal["acknowledged"]) -> None:
         """A group is used, or will never be served."""
         gone = self.items[item]
+        if not gone.is_leased:
+            self._unqueue(gone)
         del self.items[item]
         self.head.held_bytes -= gone.size
         for account in self.accounts(gone.env_id):
@@ -425,6 +429,7 @@ class State:
 
     def move_item(self, item: Item, sign: int) -> None:
         """A group goes out with a lease (1), or comes back (-1)."""
+        (self._unqueue if sign > 0 else self._queue)(item)
         env = self.envs[item.env_id]
         env.virtual += sign * item.sequences / env.weight
         for account in self.accounts(item.env_id):

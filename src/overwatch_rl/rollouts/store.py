@@ -201,6 +201,7 @@ class Store:
             for key, value in connection.execute(query.order_by(table.c.revision, table.c.id)):
                 rows.read(key, None if value is None else msgspec.json.decode(value, type=kind))
         state.head = msgspec.json.decode(head, type=Head)
+        state.read_lanes()
         self._head, self._revision = head, revision
 
     def _write(self, connection: Connection) -> None:
