@@ -74,19 +74,22 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Leased:
         state.count("batches", status=lack)
         return Leased(wire.Batch(batch=None, lack=lack, message=why, retry_s=state.limits.retry_s))
     state.count("batches", status="served")
-    for item in [state.items[item] for item in found]:
-        state.observe("wait_time", (now - item.at) / NS)
-        state.observe("age", state.age(item.version), source=item.version_source)
     seconds = state.limits.lease_s if is_explicit else state.limits.implicit_lease_s
     lease = Lease(
         id=state.next_id(),
-        at=now,
         items=tuple(found),
         is_explicit=is_explicit,
         deadline=now + int(seconds * NS),
         server=state.server,
     )
-    _lease(state, lease)
+    least = min(state.envs[lane.env_id].virtual for lane in state.lanes)
+    state.head.virtual = max(state.head.virtual, least)
+    state.leases[lease.id] = lease
+    for item in [state.items[item] for item in lease.items]:
+        state.observe("wait_time", (now - item.at) / NS)
+        state.observe("age", state.age(item.version), source=item.version_source)
+        state.items[item.id] = msgspec.structs.replace(item, is_leased=True)
+        state.move_item(item, 1)
     answer = wire.Batch(
         batch=None,
         items=[_served(state, item) for item in lease.items],
@@ -94,15 +97,6 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Leased:
         version=head.version,
     )
     return Leased(answer, lease.id, lease.items)
-
-
-def _lease(state: State, lease: Lease) -> None:
-    least = min(state.envs[lane.env_id].virtual for lane in state.lanes)
-    state.head.virtual = max(state.head.virtual, least)
-    state.leases[lease.id] = lease
-    for item in [state.items[item] for item in lease.items]:
-        state.items[item.id] = msgspec.structs.replace(item, is_leased=True)
-        state.move_item(item, 1)
 
 
 def _served(state: State, found: int) -> wire.BatchItem:

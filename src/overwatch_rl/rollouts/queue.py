@@ -7,7 +7,7 @@ silent environments. `restarted` is to be called once when a server begins. Must
 sockets or files.
 """
 
-from overwatch_rl.rollouts.admission import accept, admit, full, permits
+from overwatch_rl.rollouts.admission import accept, admit, full
 from overwatch_rl.rollouts.leases import (
     acknowledge,
     batch,
@@ -37,7 +37,6 @@ __all__ = [
     "full",
     "info",
     "move_version",
-    "permits",
     "register_env",
     "register_trainer",
     "release",

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -17,9 +17,6 @@ from overwatch_rl.rollouts.store import Level, StoreLimits, sqlite_url
 from overwatch_rl.web.authorisation import Authorisation, read_token
 from overwatch_rl.web.process import address, endpoint
 from overwatch_rl.web.site import ConnectionLimits, tls_context
-
-SEQUENCE_BYTES: Final = 64
-"""What the shortest sequence takes, with its mask and its score."""
 
 
 class RolloutsFlags(TypedDict):
@@ -90,7 +87,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             env_lease_s=flags["env_lease_s"],
             ticket_s=flags["ticket_s"],
             retry_s=flags["retry_s"],
-            max_batch_size=min(MOST_SEQUENCES, held // SEQUENCE_BYTES),
+            max_batch_size=min(MOST_SEQUENCES, held // 64),  # the shortest sequence, with mask and score
         ),
         store=StoreLimits(url=url, level=level, held_bytes=held),
         most_body_bytes=flags["max_body_mib"] << 20,

@@ -79,7 +79,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A batch that a trainer has and did not acknowledge."""
 
     id: int
-    at: int
     items: tuple[int, ...]
     is_explicit: bool
     deadline: int
