@@ -127,7 +127,6 @@ UNSHOWN: Final = {
 """Fields of the snapshot that a view, page or message need not look at, each with its reason."""
 
 FILLED_ELSEWHERE: Final = {
-    "Board.held": "the view that holds its order",
     **dict.fromkeys(
         (
             "Group.median_return",
