@@ -133,7 +133,9 @@ def live(folder: Path, plan: Mapping[int, int], ends: Ends, *, is_last: bool) ->
     local.run.fact(RunStarted(at=time.time_ns(), n_envs=ENVS, resumed=resumed))
     if checkpoint is not None:
         go_on(trainer, checkpoint)
-    flight = Flight(trainer=trainer, reporter=reporter, tower=tower, keeper=keeper, close_world=lambda: None)
+    flight = Flight(
+        trainer=trainer, run=trainer.run, reporter=reporter, tower=tower, keeper=keeper, close=lambda: None
+    )
     try:
         flight.fly()
     except Died:
