@@ -87,8 +87,9 @@ def cull_storms(fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Probl
             continue
         known = int(culls.totals[: fleet.n][on].sum()) - fresh
         rate, usual = fresh * WINDOW_S / NEW_S, known / past_s * WINDOW_S
-        # Few culls give only an upper bound of the rate.
-        most = (known + 3 + (3 * known) ** 0.5) / past_s * WINDOW_S
+        # Few culls give only an upper bound of the rate; those of the other envs now are of the same one.
+        calm = known + int(newest[~on].sum())
+        most = (calm + 3 + (3 * calm) ** 0.5) / (past_s + NEW_S * (~on).sum() / on.sum()) * WINDOW_S
         over = int((counts[on] > 0).sum())
         envs = "env" if over == 1 else "envs"
         scope = "run" if name is None else "gpu"

@@ -29,7 +29,6 @@ Theil-Sen: with other columns there is no median of slopes; an outlier makes the
 so that it silences and does not alarm. Pure; the memory is in the assessment.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -41,7 +40,7 @@ from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.events.adding import added
 from overwatch.state.arrays import median
-from overwatch.state.policy import FIRST, WINDOW, Pair, Pairs
+from overwatch.state.policy import FIRST, WINDOW, Pair, Pairs, unrest
 from overwatch.state.run import RunState
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -268,9 +267,7 @@ def _gain(first: Sequence[float], values: Sequence[float]) -> _Gain:
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
     """Mean and variance; a steady slope within the values is no scatter of theirs."""
-    mean = added(values) / len(values)
-    steps = [after - before for before, after in itertools.pairwise(values)]
-    return mean, added(step * step for step in steps) / (2 * len(steps)) if steps else 0.0
+    return added(values) / len(values), unrest(list(values)) ** 2
 
 
 def _falls(proxy: list[float], true: list[float], slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | None:

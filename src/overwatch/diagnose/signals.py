@@ -31,8 +31,8 @@ from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.levels import Levels, Outlook, Standing, rate_was_raised, span_of, standing
 from overwatch.diagnose.policy_rows import is_clipped
 from overwatch.diagnose.problem import Problem, of_policy
-from overwatch.state.arrays import NORMAL, median
-from overwatch.state.policy import Series, known_values
+from overwatch.state.arrays import median
+from overwatch.state.policy import Series, known_values, scatter
 from overwatch.state.run import RunState
 
 ADVANTAGE_STD: Final = BY_NAME["overwatch.policy.advantage_std"]
@@ -512,17 +512,17 @@ def spikes(state: RunState) -> Iterator[Problem]:
             continue
         limit = state.limits(row).warning
         most = 0.0 if limit is None else limit.threshold(0.0) or 0.0
-        scatter = max(NORMAL * (median([abs(value - usual) for value in values]) or 0.0), 0.05 * usual)
-        high = [value > max(watched.times * usual, usual + SCATTERS * scatter, most) for value in values]
+        least = max(watched.times * usual, usual + SCATTERS * max(scatter(values), 0.05 * usual), most)
+        high = [value > least for value in values]
         places = [place for place, is_high in enumerate(high) if is_high and not (place and high[place - 1])]
         largest = max(values[-LATELY:])
         if not places or len(values) - places[-1] > LATELY or (row is KL and _was_stopped(state, largest)):
             continue
-        several, clipped = len(places) >= SEVERAL, state.declared("max_grad_norm") is not None
-        unclipped = row is GRAD_NORM and several and not clipped
+        several = len(places) >= SEVERAL
+        unclipped = row is GRAD_NORM and several and state.declared("max_grad_norm") is None
         yield of_policy(
             code=watched.code,
-            severity="warning" if unclipped or (row is KL and largest > EXTREME * most) else "info",
+            severity="warning" if unclipped or (row is KL and 0 < EXTREME * most < largest) else "info",
             subject=row.short,
             at=series.at,
             message=f"{row.label} spiked to {largest:{row.fmt}}, {largest / usual:.0f} times its usual"
@@ -533,9 +533,9 @@ def spikes(state: RunState) -> Iterator[Problem]:
 
 def _was_stopped(state: RunState, largest: float) -> bool:
     """Whether a stop lately kept KL near its target."""
-    update = state.update or 0
     return any(
-        update - stop.update < LATELY and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
+        (state.update or 0) - stop.update < LATELY
+        and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
         for stop in state.early_stops.items
     )
 

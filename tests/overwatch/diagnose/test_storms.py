@@ -95,7 +95,7 @@ def test_a_cull_storm_is_about_its_lane() -> None:
         ]  # fmt: skip
     problem = _problems([*events, _steps(start + 10 * SECOND)])["cull-storm"]
 
-    assert problem.message == "cull storm: 9 culls in 60s over 4 envs (usual below 1.9)"
+    assert problem.message == "cull storm: 9 culls in 60s over 4 envs (usual below 1.6)"
     assert (problem.subject, problem.severity) == ("gpu0", "warning")
     assert problem.hint == "gate G2 fails on gradient ratio"
 

@@ -86,13 +86,7 @@ FOUND = [
         name="crash-storm", kind=Class.FACT, expects=("env-crashed",), gpus=4, also=("thermal-throttle",)
     ),
     Variant(
-        name="cull-storm",
-        kind=Class.FLEET,
-        expects=("cull-storm", "env-degraded"),
-        gpus=3,
-        envs=16,
-        slots=2,
-        seconds=100,
+        name="cull-storm", kind=Class.FLEET, expects=("cull-storm",), gpus=3, envs=16, slots=2, seconds=100
     ),
 ]
 
