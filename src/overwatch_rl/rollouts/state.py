@@ -483,7 +483,7 @@ class State:
         self.head = Head(next_id=old.next_id, next_env=old.next_env, account=old.account)
         for rows in (self.tickets, self.late, self.leases, self.keys, self.envs):
             for key in list(rows):
-                del rows[key]  # type: ignore[arg-type]
+                del rows[key]  # type: ignore[arg-type]  # each table has keys of its own type
         self.waiting.clear()
 
     def sizes(self) -> Counter[int]:
