@@ -200,6 +200,7 @@ class Aggregator:
         coming: Future[_R] = Future()
 
         def answer() -> None:
+            """Read, and hand over what comes of it."""
             if not coming.set_running_or_notify_cancel():
                 return
             try:

@@ -320,6 +320,7 @@ class Fold:
         chunks = list[bytes]()
 
         def add(part: bytes) -> None:
+            """Append a part behind its length, both compressed."""
             chunks.extend((packer.compress(_LENGTH.pack(len(part))), packer.compress(part)))
 
         add(

@@ -51,6 +51,7 @@ def _add(name: str, modules: Mapping[str, str], done: dict[str, str], above: tup
     text, imports = modules[name], list[str]()
 
     def imported(found: "re.Match[str]") -> str:
+        """Return an import statement as one of the bundle, and note what it needs."""
         needed = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
         imports.append(needed)
         names = found[1].removeprefix("* as ").replace(" as ", ": ")

@@ -58,6 +58,7 @@ def find_cycle(fed: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     done: set[str] = set()
 
     def walk(here: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the first loop below a node; empty where there is none."""
         if here in path:
             return (*path[path.index(here) :], here)
         if here in done:

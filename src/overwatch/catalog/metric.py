@@ -196,6 +196,7 @@ def _levels(
     side: Side, warning: float | None, critical: float | None, *, relative: bool, least: float = 0.0
 ) -> Limits:
     def level(value: float | None) -> Limit | None:
+        """Return the limit at a value; `None` without one."""
         return None if value is None else Limit(side=side, value=value, relative=relative, least=least)
 
     return Limits(warning=level(warning), critical=level(critical))

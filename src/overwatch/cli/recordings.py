@@ -341,14 +341,15 @@ def audit(path: Path | None, fmt: str, *, out: Path | None, run_id: str | None, 
 
 
 def _check_code(code: str) -> None:
-    """A user's own rules have codes of their own; one that nearly is a known one is a slip."""
+    """Raise for a code that no finding has, with the nearest that there is."""
     import difflib
 
     from overwatch.catalog.runbooks import RUNBOOKS, has_runbook
 
-    near = [] if has_runbook(code) else difflib.get_close_matches(code, RUNBOOKS, 1, 0.8)
-    if near:
-        raise BadInputError(f"--ignore {code} is no kind of finding; did you mean {near[0]}?")
+    if not has_runbook(code):
+        near = difflib.get_close_matches(code, RUNBOOKS, 1)
+        hint = f"did you mean {near[0]}?" if near else "docs/runbooks.md lists all"
+        raise BadInputError(f"--ignore {code} is no kind of finding; {hint}")
 
 
 @click.command(short_help="Put runs beside one another: settings, divergence, verdicts.")

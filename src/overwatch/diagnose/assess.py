@@ -28,7 +28,7 @@ from overwatch.diagnose.fleet import (
     fleet_of,
     past_of,
 )
-from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
+from overwatch.diagnose.judging import Judging, failed_factors
 from overwatch.diagnose.liveness import (
     QUIET,
     STALLED,
@@ -177,8 +177,6 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicyMemory = PolicyMemory()
     acks: int = 0
     """Acknowledgements taken so far."""
-    streaks: dict[str, Streak] = {}
-    """How long each rule of a user has been true, by its name."""
     second: Second = Second()
     off: dict[str, str] = {}
     """Factors of others that failed in this run, with the reason."""
@@ -258,8 +256,7 @@ def assess(
         standing=stand,
         policy=policy,
     )
-    ruled, streaks = judge_rules(() if is_paused else how.rules, fleet, previous.streaks, tick)
-    found = [*problems(seen), *ruled] if is_judged else list(stand.values())
+    found = problems(seen) if is_judged else list(stand.values())
     if is_over and is_judged:
         ids = {problem.id for problem in found}
         found += [one for one in stood_last(followed, clock.now) if one.id not in ids]
@@ -271,7 +268,7 @@ def assess(
     now = Now(tick, clock.now, state.updates, tick - previous.tick if is_paused and previous.tick else 0)
     kept = Assessment(
         tick=tick, ranks=rank(anomalies.scores, ranks, tick), lives=lives, watched=machines.watched,
-        followed=follow(followed, found, now), policy=memory, acks=state.acks_total, streaks=streaks,
+        followed=follow(followed, found, now), policy=memory, acks=state.acks_total,
         second=second, off=dict(anomalies.off), over=is_over,
     )  # fmt: skip
     return _judged(seen, kept, how)

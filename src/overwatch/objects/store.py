@@ -72,6 +72,7 @@ class Store:
         """Write a file whole; with `verify` read it back and write again until its SHA-256 is right."""
 
         def once() -> None:
+            """Write once; raise where it reads back otherwise."""
             self.backend.write(key, data, "any")
             if verify and self._digest(key) != digest:
                 raise _DamagedError("it has another SHA-256 when read back")

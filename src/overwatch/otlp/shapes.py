@@ -163,6 +163,7 @@ class _Layout:
 
     @classmethod
     def of(cls, slots: Sequence[Slot]) -> "_Layout":
+        """Return the layout of these slots."""
         started = [(place, slot.start) for place, slot in enumerate(slots) if slot.start is not None]
         return cls(
             starts=_places([start for _, start in started]),

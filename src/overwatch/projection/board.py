@@ -172,6 +172,7 @@ def _found(rows: BoardRows, word: str) -> Mask:
     state, n = rows.state, rows.state.envs.n
 
     def has(name: str) -> bool:
+        """Return whether a name has the word in it, whatever its case."""
         return word in name.lower()
 
     mask: Mask = _coded(state.envs.lane[:n], state.lane_names, has)

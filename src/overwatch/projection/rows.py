@@ -168,6 +168,7 @@ def slots_of(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
         return found
 
     def column(grid: np.ndarray) -> np.ndarray:
+        """Return the grid's shown rows, slot by slot, as one column."""
         return grid.take(at, axis=0)[:, : len(words)].T.ravel()
 
     stages, ages = column(envs.stage), column(envs.age)

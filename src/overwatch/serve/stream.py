@@ -169,6 +169,7 @@ class ViewApi:
 
         @web.middleware
         async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            """Let in who may read; answer others with the reason."""
             return await self._guard(request, handler)
 
         app = web.Application(middlewares=[guard])

@@ -121,6 +121,7 @@ def _climbs(over_s: float, **spans: float) -> Fault:
     """Conditions that rise by so much within `over_s` seconds, unless they are higher already."""
 
     def fault(now: Conditions, since_s: float) -> Conditions:
+        """Return the conditions so many seconds after the fault began."""
         risen = {name: getattr(_HEALTHY, name) + span * ramp(since_s, over_s) for name, span in spans.items()}
         return replace(now, **{name: max(getattr(now, name), value) for name, value in risen.items()})
 
@@ -141,6 +142,7 @@ def _times(**factors: float) -> Fault:
     """Rows that become so many times what they were, within two updates."""
 
     def fault(now: Conditions, since_s: float) -> Conditions:
+        """Return the conditions so many seconds after the fault began."""
         whole = ramp(since_s + 1, _JUMP_S)
         return _becomes(**{row: 1 + (factor - 1) * whole for row, factor in factors.items()})(now, since_s)
 

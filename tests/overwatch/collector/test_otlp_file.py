@@ -27,6 +27,7 @@ from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
 from overwatch.snapshot import View
+from tests import fakes
 from tests.overwatch.analyse.reading import every
 from tests.overwatch.collector.running import config, eventually, http, reported, run_started, running, update
 
@@ -332,10 +333,9 @@ def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: 
     assert recording.bad_batches == recording.bad_lines == 0
 
 
-JUDGED = (
-    "diagnosis.rules=[{name: kl-high, where: policy.kl_divergence > 0.02, for: 1 updates, hint: lower it}]",
-    "diagnosis.anomaly.slow_step=6.5",
-)
+JUDGED = ("diagnosis.anomaly.slow_step=1.5",)
+STEPS = [0.01 + 0.0001 * env for env in range(15)] + [0.022]
+"""Twice the median: slow by these limits, not by those that are shipped."""
 
 
 def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp_path: Path) -> None:
@@ -345,34 +345,32 @@ def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp
         with running(tmp_path, *ROTATING, *JUDGED) as service:
             pieces = len(list((tmp_path / "otlp").glob("index-*")))
             first = seq
-            while seq < first + 10 or len(list((tmp_path / "otlp").glob("index-*"))) <= pieces:
-                seq += 1
-                send(service, reported("run-a", [update(0.01 + 0.02 * life, seq)], first_seq=seq))
-                eventually(lambda want=seq + 1 + life: len(all_entries(tmp_path)) >= want)
+            while seq < first + 20 or len(list((tmp_path / "otlp").glob("index-*"))) <= pieces:
+                seq += 2
+                stepped = fakes.envs(time.time_ns(), range(16), index=seq, step_time=STEPS)
+                send(service, reported("run-a", [update(0.01, seq), stepped], first_seq=seq - 1))
+                eventually(lambda want=seq // 2 + 1 + life: len(all_entries(tmp_path)) >= want)
             eventually(lambda: list((tmp_path / "otlp").glob("logs-*.jsonl.zst")), PATIENCE_S)
-            if not life:
-                continue
-            assert eventually(lambda: judged(service, "run-a")) == {"rule-kl-high"}
+            assert not life or eventually(lambda: stalled(service, "run-a")) == {15}
 
     live = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
     recording = Recording(tmp_path / "otlp")
     assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
-    assert b"rule-kl-high" in live[-1]
+    assert b"env-stalled" in live[-1]
     assert recording.remarks() == ()
     found = audit(list(every(tmp_path / "otlp").values()), AuditConfig(fail_on="warning"))
-    assert {row.kind for row in (*found.counted, *found.passed)} >= {"rule-kl-high"}
+    assert {row.kind for row in (*found.counted, *found.passed)} >= {"env-stalled"}
     journal = Recording(tmp_path / "journal", Segments(tmp_path / "journal"))
     (shown,) = list(journal.frames())[-1].snapshots.values()
-    assert b"rule-kl-high" in codec.encode(shown)
+    assert b"env-stalled" in codec.encode(shown)
     assert journal.remarks() == ()
 
 
-def judged(service: Service, run_id: str) -> set[str]:
-    """The codes of the user's own rules that a run's snapshot shows."""
+def stalled(service: Service, run_id: str) -> set[int]:
+    """The stalled envs that a run's snapshot shows."""
     frame = service.context.aggregator and service.context.aggregator.frame
     shown = None if frame is None else frame.snapshots.get((run_id, View()))
-    found = () if shown is None else shown.findings
-    return {finding.code for finding in found if finding.code.startswith("rule-")}
+    return set() if shown is None else {env.env_id for env in shown.envs if env.status == "stalled"}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
 
@@ -11,7 +10,6 @@ from overwatch.config import load
 from overwatch.diagnose.anomaly import FACTORS, STATUSES, score_envs
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import fleet_of
-from overwatch.diagnose.judging import RuleConfig
 from tests import fakes
 from tests.overwatch.diagnose.test_anomaly import FIRES
 
@@ -37,14 +35,6 @@ def test_the_table_of_statuses_is_what_factors_do(name: str) -> None:
     assert list(made_by) == [*reversed(STATUSES), "unknown"]
 
 
-def test_the_keys_of_a_rule_are_listed() -> None:
-    """All of them, and no others."""
-    keys = {field.encode_name for field in msgspec.structs.fields(RuleConfig)}
-    reported = {row[0].strip("`") for row in ROWS if row[0].strip("`") in {*keys, "severity"}}
-
-    assert reported == keys
-
-
 def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     """As it is written, but for the plugin that nobody has installed."""
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -52,6 +42,5 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     path.write_text(example, encoding="utf-8")
 
     found = load(path, ()).diagnosis
-    assert [rule.name for rule in found.rules] == ["kl-high", "hot-memory"]
     assert found.anomaly.weights.silent == 0
     assert yaml.safe_load(example)["diagnosis"]["plugins"] == dict(found.plugins)

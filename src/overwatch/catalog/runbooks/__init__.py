@@ -58,7 +58,7 @@ def runbook_of_row(row: Metric) -> Runbook:
 
 
 def runbook(code: str) -> Runbook | None:
-    """The text about a finding; `None` for what a user's own rules find."""
+    """The text about a finding; `None` for a code that is none."""
     if code in RUNBOOKS:
         return RUNBOOKS[code]
     short = code.removeprefix("policy-").replace("-", "_")
@@ -67,7 +67,7 @@ def runbook(code: str) -> Runbook | None:
 
 
 def has_runbook(code: str) -> bool:
-    """Whether there is a text; what a user's own rules find has only their hint."""
+    """Whether there is a text."""
     return code in RUNBOOKS or code.startswith("policy-")
 
 
