@@ -325,7 +325,7 @@ def _unreported(seen: Evidence) -> Iterator[Problem]:
     reports = envs.episodes[:n] if bare else envs.silences.gaps[:n]
     missing = (promised or 0) - n - len(envs.gone)
     # Who knows no envs reports all episodes as of one.
-    parts = {start.n_envs for start in state.ranks.starts.values()} if len(state.ranks.starts) > 1 else {1}
+    parts = {1, *(start.n_envs for start in state.ranks.starts.values() if len(state.ranks.starts) > 1)}
     is_whole = missing > 0 and n not in parts and not state.overflow.counts and state.updates >= LEARNED
     since_s = (state.last_at - int(envs.born_at[:n].min())) / 1e9
     if known and learned > usual and for_s >= 2 * seen.limits.silent_s:

@@ -13,7 +13,7 @@ that is gone is another finding. What fills up is judged by what is left, and by
 Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -40,9 +40,13 @@ HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * S
 
 
 def lane_problems(
-    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits
-) -> Iterator[Problem]:
-    """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones."""
+    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits,
+    changed: Collection[str],
+) -> Iterator[Problem]:  # fmt: skip
+    """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones.
+
+    What lanes share is a warning where the bound of some has `changed`; else the run was set up so.
+    """
     waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
     alone = [(lane, bounds[lane.name]) for lane in lanes if bounds[lane.name].finding]
     slow = with_slow_lane(fleet, limits) if alone else None
@@ -70,16 +74,18 @@ def lane_problems(
     for row in ROWS:
         of_it = [lane for lane in lanes if bounds[lane.name].state == row.state.value]
         if row.shared is not None and of_it:
-            yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared)
+            warns = any(lane.name in changed for lane in of_it)
+            yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared, "warning" if warns else "info")
 
 
-def _shared(fleet: Fleet, lanes: Sequence[LaneFacts], first: Bound, shared: Shared) -> Problem:
+def _shared(fleet: Fleet, lanes: Sequence[LaneFacts], first: Bound, shared: Shared, severity: str) -> Problem:
     """Several lanes that wait for the same thing are one finding about it."""
     several = len(lanes) > 1
     own = not several and lanes[0].of is Of.DEVICE
     waits = f"; {len(lanes)} lanes wait" if several else ""
     return Problem(
         code=shared.code,
+        severity=severity,
         scope="gpu" if own else shared.scope,
         subject=lanes[0].name if own else None,
         at=fleet.state.last_at,

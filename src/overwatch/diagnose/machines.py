@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound, explained, judge, judge_run
@@ -43,6 +44,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound
     next_state: str | None = None
     next_since: int = 0
+    changed: bool = False
+    """Whether it was another one before: what it was from the first on is how the run was set up."""
 
 
 def hold(previous: Mapping[str, Held], now: Mapping[str, Bound], tick: int) -> dict[str, Held]:
@@ -53,9 +56,10 @@ def hold(previous: Mapping[str, Held], now: Mapping[str, Bound], tick: int) -> d
         since = known.next_since if known.next_state == state else tick
         needed = FORECAST_NS if state == BoundState.OOM_RISK.value else HOLD_NS
         is_believed = known.bound.state == state or tick - since >= needed
-        held[name] = Held(bound=bound)
+        changed = known.changed or known.bound.state not in (BoundState.UNKNOWN.value, state)
+        held[name] = Held(bound=bound, changed=changed)
         if not is_believed:
-            held[name] = Held(bound=known.bound, next_state=state, next_since=since)
+            held[name] = replace(known, next_state=state, next_since=since)
     return held
 
 
@@ -187,6 +191,8 @@ def machine_problems(
     yield from stalled(slow.stalls, is_followed=state.origin.service == FOLLOWER)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
-    bounds = {name: item.bound for name, item in machines.watched.held.items()}
-    yield from lane_problems(fleet, [slow.facts[name] for name in bounds], bounds, limits)
+    held = machines.watched.held
+    bounds = {name: item.bound for name, item in held.items()}
+    changed = {name for name, item in held.items() if item.changed}
+    yield from lane_problems(fleet, [slow.facts[name] for name in held], bounds, limits, changed)
     yield from regressions(slow.throughput, baseline)

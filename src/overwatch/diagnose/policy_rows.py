@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, Limit, Limits, Metric, Scope, Side
+from overwatch.catalog.moves import KL_K1
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
@@ -206,8 +207,6 @@ MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that mean nothing for a critic that has learned nothing yet."""
-EXCUSED: Final = (KL, CLIP_FRACTION, GRAD_NORM, *CRITIC)
-"""Rows that may be as they like while the return is at its best; others are wrong in themselves."""
 GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
@@ -250,7 +249,7 @@ def _problem(state: RunState, row: Metric, series: Series, stands: Standing, *, 
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     severity = "critical" if critical else "warning"
     good = stands.outlook is Outlook.GOOD
-    if good and not gross and row in EXCUSED:
+    if good and not gross:
         severity = "info"
     elif good or (critical and _makes_no_large_step(state, row)):
         severity = "warning"
@@ -270,7 +269,8 @@ def is_judged(state: RunState, fleet: Fleet, stands: Standing, row: Metric, seri
     if row is ENTROPY:
         return not _is_solved(state, series, stands)
     if row not in CRITIC:
-        return True
+        # One move is not judged twice.
+        return row is not KL_K1 or KL.name not in state.policy
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
         return False
     # A critic cannot explain what does not vary, and nothing is left to gain by it at the ceiling.
