@@ -129,6 +129,7 @@ def _data() -> dict[str, float]:
         if path.suffix in DATA and path.is_file() and "web" not in path.parts:
             package = "/".join(path.relative_to(ROOT / "src").parts[:2])
             counts[package] = counts.get(package, 0) + path.stat().st_size
+    counts["dashboards"] = sum(path.stat().st_size for path in (ROOT / "dashboards/grafana").glob("*.json"))
     return counts
 
 

@@ -15,7 +15,7 @@ from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.catalog.tallies import SERVICES
 from overwatch.collector import Service
 from overwatch.events import Buckets, Measured, Origin, Record, Tallied, TallySeries, scalars
-from overwatch.generate.boards.uids import Board
+from overwatch.generate.boards import Board
 from overwatch.generate.rules import Plan, recordings, steady_alerts, windowed_alerts
 from overwatch.otlp.encode import request
 from tests import fakes, promql

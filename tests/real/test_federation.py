@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from overwatch.collector import Service
-from overwatch.generate.boards.uids import Board
+from overwatch.generate.boards import Board
 from tests import promql
 from tests.overwatch.collector.running import eventually, http, reported, run_started, running, update
 from tests.overwatch.generate.test_rules import promtool

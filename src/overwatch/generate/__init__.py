@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.generate import chart, protos, registry
-from overwatch.generate.boards.book import board_text
-from overwatch.generate.boards.uids import Board
+from overwatch.generate.boards import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.conventions_page import conventions_page
@@ -20,6 +19,7 @@ from overwatch.generate.rules import Plan, case_file, recordings, rule_file, ste
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
 
+_ROOT: Final = Path(__file__).parents[3]
 _LENGTHS: Final = {"6h": Plan(run_length_s=21_600), "24h": Plan(), "7d": Plan(run_length_s=604_800)}
 """Lengths of runs for which rules are shipped; `overwatch rules` makes them for any other."""
 
@@ -63,7 +63,6 @@ _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         "docs/catalog.md": catalog_page,
         "docs/runbooks.md": runbooks_page,
         "docs/bounds.md": bounds_page,
-        **{board.file: partial(board_text, board) for board in Board},
         "dashboards/rules/overwatch.yaml": _rules,
         "dashboards/rules/tests/overwatch.yaml": _rule_cases,
         **{f"dashboards/rules/windows-{length}.yaml": partial(_windows, length) for length in _LENGTHS},
@@ -78,7 +77,9 @@ _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         "helm/overwatch/README.md": chart.values_page,
     }
 )
-FILES: Final = MappingProxyType[str, Callable[[], str]]({**_ORIGINALS, **_copies(_ORIGINALS)})
+_BOARDS: Final = {board.file: (_ROOT / board.file).read_text for board in Board}
+"""Edited in Grafana, not generated; the chart has copies."""
+FILES: Final = MappingProxyType[str, Callable[[], str]]({**_ORIGINALS, **_copies({**_ORIGINALS, **_BOARDS})})
 """Path below the project's root to the function that makes the file's text."""
 
 

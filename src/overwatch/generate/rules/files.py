@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import yaml
 
 from overwatch.catalog.alerts import Area
-from overwatch.generate.boards.uids import Board
+from overwatch.generate.boards import Board
 from overwatch.generate.rules.alert import Alert
 from overwatch.generate.rules.recorded import Recording
 from overwatch.generate.rules.windows import Plan, span

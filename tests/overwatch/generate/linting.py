@@ -13,7 +13,7 @@ import yaml
 from tests import promql
 
 Board = dict[str, Any]
-ROOT: Final = Path(__file__).parents[4]
+ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "dashboards" / "grafana"
 COUNTERS: Final = ("rate", "irate", "increase")
 WITH_UNITS: Final = ("stat", "table", "timeseries", "gauge", "bargauge")

@@ -1,4 +1,4 @@
-"""The shipped dashboards obey dashboard-linter's rules, and ours for whoever is on call."""
+"""The shipped dashboards obey dashboard-linter's rules, the catalogue's limits, and whoever is on call."""
 
 import copy
 import json
@@ -8,8 +8,12 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from overwatch.generate.boards.uids import Board
-from tests.overwatch.generate.boards.linting import ROOT, RULES, excluded
+from overwatch.catalog import Metric, Scope, Side, of_scope, prometheus_name
+from overwatch.catalog.bounds import ROWS as BOUNDS
+from overwatch.generate.boards import Board
+from overwatch.serve.prometheus import RUN_STATES
+from tests import promql
+from tests.overwatch.generate.linting import ROOT, RULES, excluded
 
 BOARDS = {board: json.loads((ROOT / board.file).read_text(encoding="utf-8")) for board in Board}
 PANELS = [(board, panel) for board in Board for panel in BOARDS[board]["panels"]]
@@ -128,3 +132,57 @@ def test_panels_do_not_cover_each_other(board: Board) -> None:
 
     assert len(cells) == len(set(cells))
     assert len(BOARDS[board]["panels"]) <= 18
+
+
+def test_uids_stay_what_they_were() -> None:
+    """Bookmarks and alerts hold these words, so a change here breaks them."""
+    assert {board.uid.removeprefix("overwatch-").upper() for board in Board} == {
+        board.name for board in Board
+    }
+    assert len(Board) == 11
+
+
+def _steps(row: Metric) -> list[tuple[float | None, str]]:
+    """The limits of the default preset as Grafana's steps; none of limits relative to the run."""
+    steps: list[tuple[float | None, str]] = [(None, "green")]
+    for side in row.limits.sides:
+        warning, critical = side.warning, side.critical
+        if any(limit is not None and limit.relative for limit in (warning, critical)):
+            return []
+        limit = warning or critical
+        if limit is not None and limit.side in (Side.BELOW, Side.AT_OR_BELOW):
+            low = [(None, "red"), (critical.value, "yellow")] if critical is not None else [(None, "yellow")]
+            steps = [*low, ((warning or limit).value, "green"), *steps[1:]]
+        else:
+            pairs = ((warning, "yellow"), (critical, "red"))
+            steps += [(limit.value, colour) for limit, colour in pairs if limit is not None]
+    return steps if len(steps) > 1 else []
+
+
+def test_thresholds_are_the_rows() -> None:
+    """Wherever a judged row of the policy is drawn alone, its limits are the catalogue's."""
+    rows, seen = {prometheus_name(row): row for row in of_scope(Scope.POLICY) if _steps(row)}, 0
+    for board, panel in PANELS:
+        selected = [promql.selected(promql.filled(target["expr"])) for target in panel["targets"]]
+        names = {selector.name for selectors in selected for selector in selectors}
+        if board not in (Board.RUN, Board.FLEET) or len(names) != 1 or not names <= rows.keys():
+            continue
+        drawn = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        assert [(step["value"], step["color"]) for step in drawn] == _steps(rows[names.pop()])
+        seen += 1
+
+    assert seen == 8
+
+
+def test_states_and_bounds_have_their_words() -> None:
+    """Each state of a run and each bound is in the words of a timeline, with a code of its own."""
+    for board, codes, word in (
+        (Board.RUN, RUN_STATES, lambda state: state.upper().replace("_", " ")),
+        (Board.LANES, [row.state for row in BOUNDS], lambda state: state.value),
+    ):
+        panels = [panel for of, panel in PANELS if of is board and panel["type"] == "state-timeline"]
+        texts = [
+            [option["text"] for option in panel["fieldConfig"]["defaults"]["mappings"][0]["options"].values()]
+            for panel in panels
+        ]
+        assert any(set(map(word, codes)) <= set(words) and len(set(words)) == len(words) for words in texts)
