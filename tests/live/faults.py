@@ -208,6 +208,10 @@ PROOFS: Final = (
         "StepsTooLarge",
         "PolicyLogRatioClamped",
         "PolicyFirstRatioError",
+    ),
+    _proof(
+        _trainer("tilted-k1", "bandit", "--fault tilted --entropy 1 --at 25 --only kl_k1"),
+        "probabilities differ, of a trainer that sends no better estimate",
         "PolicyKlK1",
     ),
     _proof(
@@ -246,6 +250,10 @@ PROOFS: Final = (
         _trainer("louder", "bandit", "--fault louder --raw --entropy 2"),
         "rewards become noise, and advantages are not normalised",
         "PolicyClipFraction",
+    ),
+    _proof(
+        _trainer("creeping", "bandit", "--fault louder --raw --entropy 2 --pace 0.4 --only kl_div"),
+        "rewards become noise, of a trainer that sends KL alone",
         "SlowDrift",
     ),
     _proof(

@@ -29,6 +29,7 @@ from overwatch.diagnose.fleet import (
     past_of,
 )
 from overwatch.diagnose.judging import Judging, failed_factors
+from overwatch.diagnose.levels import Outlook, Standing
 from overwatch.diagnose.liveness import (
     QUIET,
     STALLED,
@@ -245,6 +246,7 @@ def assess(
     policy, memory = (
         judge_policy(state, fleet, how.limits, stand, previous.policy) if is_judged else ([], previous.policy)
     )
+    stands = stands_of(state, fleet, how.limits, memory.levels)
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -255,6 +257,7 @@ def assess(
         baseline=baseline,
         standing=stand,
         policy=policy,
+        learns=stands.outlook is Outlook.GOOD,
     )
     found = problems(seen) if is_judged else list(stand.values())
     if is_over and is_judged:
@@ -271,10 +274,10 @@ def assess(
         followed=follow(followed, found, now), policy=memory, acks=state.acks_total,
         second=second, off=dict(anomalies.off), over=is_over,
     )  # fmt: skip
-    return _judged(seen, kept, how)
+    return _judged(seen, kept, stands)
 
 
-def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
+def _judged(seen: Evidence, kept: Assessment, stands: Standing) -> Judged:
     machines = seen.machines
     # Readings are over with the run, and of one that is paused they show nothing of its loop.
     is_still = seen.link.state == "ended" or seen.state.paused_at is not None
@@ -287,11 +290,9 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
         bounds=bounds,
         bound=None if is_still else machines.bound,
         beside={} if is_still else machines.beside,
-        lanes=score_lanes(seen.fleet, seen.anomalies, bounds, how.limits),
+        lanes=score_lanes(seen.fleet, seen.anomalies, bounds, seen.limits),
         baseline=seen.baseline,
-        converged=has_converged(
-            seen.state, stands_of(seen.state, seen.fleet, seen.limits, kept.policy.levels)
-        ),
+        converged=has_converged(seen.state, stands),
     )
 
 

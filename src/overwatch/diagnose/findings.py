@@ -159,6 +159,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Problems that are open, with what was usual when they opened."""
     policy: Sequence[Problem]
     """What is wrong with the policy."""
+    learns: bool
+    """Whether the return rises or is at its best."""
 
 
 def problems(seen: Evidence) -> list[Problem]:
@@ -173,7 +175,7 @@ def problems(seen: Evidence) -> list[Problem]:
         *line(state, seen.link),
         *_overflowed(state),
         *service_problems(state, seen.machines.watched.slow.tick),
-        *machine_problems(state, fleet, seen.machines, seen.limits, seen.baseline),
+        *machine_problems(fleet, seen.machines, seen.limits, seen.baseline, learns=seen.learns),
         *culls,
         *seen.policy,
     ]

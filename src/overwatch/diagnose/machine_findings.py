@@ -41,11 +41,11 @@ HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * S
 
 def lane_problems(
     fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits,
-    changed: Collection[str],
+    warns: Collection[str],
 ) -> Iterator[Problem]:  # fmt: skip
     """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones.
 
-    What lanes share is a warning where the bound of some has `changed`; else the run was set up so.
+    What lanes share is a warning where it `warns` of some of them; else the run was set up so and learns.
     """
     waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
     alone = [(lane, bounds[lane.name]) for lane in lanes if bounds[lane.name].finding]
@@ -74,8 +74,8 @@ def lane_problems(
     for row in ROWS:
         of_it = [lane for lane in lanes if bounds[lane.name].state == row.state.value]
         if row.shared is not None and of_it:
-            warns = any(lane.name in changed for lane in of_it)
-            yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared, "warning" if warns else "info")
+            severity = "warning" if any(lane.name in warns for lane in of_it) else "info"
+            yield _shared(fleet, of_it, bounds[of_it[0].name], row.shared, severity)
 
 
 def _shared(fleet: Fleet, lanes: Sequence[LaneFacts], first: Bound, shared: Shared, severity: str) -> Problem:

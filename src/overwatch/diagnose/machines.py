@@ -184,15 +184,16 @@ def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: An
 
 
 def machine_problems(
-    state: RunState, fleet: Fleet, machines: Machines, limits: AnomalyLimits, baseline: Baseline | None
+    fleet: Fleet, machines: Machines, limits: AnomalyLimits, baseline: Baseline | None, *, learns: bool
 ) -> Iterator[Problem]:
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
+    state = fleet.state
     slow = machines.watched.slow
     yield from stalled(slow.stalls, is_followed=state.origin.service == FOLLOWER)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
     held = machines.watched.held
     bounds = {name: item.bound for name, item in held.items()}
-    changed = {name for name, item in held.items() if item.changed}
-    yield from lane_problems(fleet, [slow.facts[name] for name in held], bounds, limits, changed)
+    warns = {name for name, item in held.items() if item.changed or not learns}
+    yield from lane_problems(fleet, [slow.facts[name] for name in held], bounds, limits, warns)
     yield from regressions(slow.throughput, baseline)

@@ -26,6 +26,7 @@ from overwatch.catalog.policy import (
     GRAD_CLIPPED,
     GRAD_NORM,
     RETURN,
+    UPDATE_TIME,
     VALUE_LOSS,
 )
 from overwatch.catalog.runbooks import row_code
@@ -207,6 +208,11 @@ MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that mean nothing for a critic that has learned nothing yet."""
+EXCUSED: Final = (
+    KL, CLIP_FRACTION, ENTROPY, GRAD_NORM, *CRITIC, UPDATE_TIME, BY_NAME["overwatch.policy.groups_alike"],
+    BY_NAME["overwatch.policy.answers_cut"],
+)  # fmt: skip
+"""Rows that may be as they like while the return is at its best; others are wrong in themselves."""
 GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
@@ -249,7 +255,7 @@ def _problem(state: RunState, row: Metric, series: Series, stands: Standing, *, 
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     severity = "critical" if critical else "warning"
     good = stands.outlook is Outlook.GOOD
-    if good and not gross:
+    if good and not gross and row in EXCUSED:
         severity = "info"
     elif good or (critical and _makes_no_large_step(state, row)):
         severity = "warning"

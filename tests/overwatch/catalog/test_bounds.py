@@ -39,4 +39,4 @@ def test_a_verdict_that_is_a_fault_is_marked_and_makes_one_finding(lane: LaneFac
     fault = BY_STATE[BoundState(bound.state)].fault
 
     assert bound.mark in ("!", "!!") or not fault
-    assert len(list(lane_problems(fleet, [lane], bounds, AnomalyLimits()))) == fault
+    assert len(list(lane_problems(fleet, [lane], bounds, AnomalyLimits(), ()))) == fault
