@@ -342,12 +342,12 @@ _COLLECTING: Final = (BoundState.WEIGHTS.value, BoundState.ENV.value, BoundState
 def explained(bounds: Mapping[str, Bound], facts: Mapping[str, LaneFacts]) -> dict[str, Bound]:
     """The same, where experience is missing with why, by what services beside the trainer do."""
     beside = {name: lane for name, lane in facts.items() if lane.of is Of.SERVICE}
-    reported = (lane.share(Phase.ROLLOUT) for lane in beside.values())
+    reported = (lane.cycle.share(Phase.ROLLOUT) for lane in beside.values())
     collects = [share for share in reported if share is not None]
     slow = next((name for name in beside if name in bounds and bounds[name].state in _COLLECTING), None)
     found = dict(bounds)
     for name, bound in bounds.items():
-        waits = facts[name].share(Phase.QUEUE_WAIT)
+        waits = facts[name].cycle.share(Phase.QUEUE_WAIT)
         if bound.state != BoundState.STARVED.value:
             continue
         if slow is not None:

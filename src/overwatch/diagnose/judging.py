@@ -54,7 +54,7 @@ def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Itera
         yield Problem(
             code="factor-off",
             at=state.first_at,
-            message=f"{len(failed)} installed {'factor' if len(failed) == 1 else 'factors'} failed: {stated}",
+            message=f"installed factors failed: {stated}",
             hint="envs are judged without it in this run; report it to its author, or set its weight to 0",
             factors=tuple(sorted(failed)),
         )

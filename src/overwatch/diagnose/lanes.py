@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog.learner import QUEUE_DEPTH, QUEUE_LIMIT
-from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.fleet import Fleet, kind_of
 from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, cycle_of, cycles_of, memory_trend, sawtooth
 from overwatch.events.adding import added
@@ -93,10 +92,6 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     def is_fresh(self) -> bool:
         """Whether its readings count."""
         return self.age_s <= self.fresh_s
-
-    def share(self, kind: Kind) -> float | None:
-        """Share of its rank's time spent in a kind of phase; `None` where the rank does not report it."""
-        return self.cycle.share(kind)
 
 
 def facts_of(state: RunState, fleet: Fleet, tick: int) -> dict[str, LaneFacts]:

@@ -21,7 +21,7 @@ import msgspec
 
 from overwatch.catalog.bounds import ROWS, BoundState, Shared
 from overwatch.catalog.durations import duration
-from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.bounds import GIB, Bound
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
@@ -202,7 +202,6 @@ GONE_S: Final = 7.0
 GONE_FOR_GOOD_S: Final = 30.0
 FAULT_S: Final = 600.0
 """How long a fault that a GPU lives with is held against it."""
-GIB: Final = 1 << 30
 FORESIGHT: Final = 8.0
 """Times as long as a rise was watched that it may be drawn on."""
 SHORT: Final = 0.95

@@ -27,7 +27,7 @@ from overwatch.diagnose.machine_findings import (
     regressions,
     throughput_of,
 )
-from overwatch.diagnose.problem import Problem
+from overwatch.diagnose.problem import SECOND_NS, Problem
 from overwatch.events import FOLLOWER
 from overwatch.snapshot import Baseline
 from overwatch.state.machines import Rested
@@ -95,14 +95,11 @@ def wasted(
     return Waste(by_bound=by_bound, counted=counted)
 
 
-SLOW_NS: Final = 1_000_000_000
-
-
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known by the second."""
 
-    tick: int = -SLOW_NS
-    clock: int = -SLOW_NS
+    tick: int = -SECOND_NS
+    clock: int = -SECOND_NS
     """On the clock of the data."""
     resumed_at: int = 0
     """When the newest pause had ended; what was worked out in one does not hold after it."""
@@ -121,7 +118,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
 def is_new_second(before: Slow, now: tuple[int, int]) -> bool:
     """Whether a second began since, by the tick or by the clock of the data."""
     tick, clock = now
-    return tick // SLOW_NS != before.tick // SLOW_NS or clock // SLOW_NS != before.clock // SLOW_NS
+    return tick // SECOND_NS != before.tick // SECOND_NS or clock // SECOND_NS != before.clock // SECOND_NS
 
 
 def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, now: tuple[int, int]) -> Slow:

@@ -104,12 +104,6 @@ class CursorFile:
         self.is_lost = self.place is None
 
 
-def place_in(data: bytes) -> Place | None:
-    """The place that the bytes of a file hold; `None` where there is no whole one."""
-    found = _newest(data)
-    return None if found is None else found[1]
-
-
 def _newest(data: bytes) -> tuple[int, Place] | None:
     """Turn and place of the slot that was written last."""
     slots = (_unpack(data[offset : offset + _SLOT_BYTES]) for offset in (0, _SLOT_BYTES))
