@@ -15,12 +15,11 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.bench.learner import durable, saves, served, steps, weights
+from tests.bench.learner import saves, served, steps, weights
 
 SECTIONS: Final[dict[str, Callable[..., None]]] = {
     "steps": steps.section,
     "served": served.section,
-    "durable": durable.section,
     "saves": saves.section,
     "weights": weights.section,
 }

@@ -30,13 +30,6 @@ BYTES: Final = _held(
     unit="By",
     asks="How much memory do the items of replay take?",
 )
-SPILLED: Final = _held(
-    name="replay.spilled",
-    short="spilled_bytes",
-    unit="By",
-    asks="How much of replay lies on disk because memory had no room?",
-    label="spilled",
-)
 LEASES: Final = _held(
     name="replay.leases",
     unit="{lease}",
@@ -158,7 +151,6 @@ ROWS: Final = (
     ITEMS,
     STEPS,
     BYTES,
-    SPILLED,
     LEASES,
     INSERTED,
     SAMPLED,

@@ -91,7 +91,7 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "learner weights_version",
         "actor steps", "actor weights_version", "actor weights_age",
 
-        "replay items", "replay steps", "replay bytes", "replay spilled_bytes", "replay leases",
+        "replay items", "replay steps", "replay bytes", "replay leases",
         "replay inserted", "replay sampled", "replay refused", "replay removed", "replay redelivered",
         "replay late", "replay request_duration",
         "orchestrator heartbeat_latency", "orchestrator http_request_duration",

@@ -242,9 +242,9 @@ def _replay(service: Service, _state: RunState) -> Iterator[str]:
     items, steps = (service.value(row.name) for row in (replay.ITEMS, replay.STEPS))
     if items is not None:
         yield f"{items:,.0f} items" + ("" if steps is None else f" {steps:,.0f} steps")
-    size, spilled = (service.value(row.name) for row in (replay.BYTES, replay.SPILLED))
+    size = service.value(replay.BYTES.name)
     if size is not None:
-        yield f"{size / 2**20:,.0f} MiB" + (f" +{spilled / 2**20:,.0f} on disk" if spilled else "")
+        yield f"{size / 2**20:,.0f} MiB"
     for row, word in ((replay.INSERTED, "in"), (replay.SAMPLED, "out")):
         pace = service.recently(row.name)
         if pace is not None:

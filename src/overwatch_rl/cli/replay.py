@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from overwatch_rl.cli.common import Number, config_option, usage_errors
-from overwatch_rl.cli.services import cannot_begin
 
 if TYPE_CHECKING:
     from overwatch_rl.replay.settings import ReplayFlags
@@ -19,13 +18,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--listen", default="127.0.0.1:8100", show_default=True, metavar="HOST:PORT")
 @click.option(
     "--table", multiple=True, default=("experience",), show_default=True, metavar="NAME[:KEY=VALUE,...]",
-    help="A table; may be given again. Keys: kind (sequences, steps), items, mib, remover. Of sequences: "
-    "selector (fifo, trajectories), durability (memory, fast, fsync), memory_mib, lease_s. Of steps: "
-    "selector (uniform, prioritised), alpha, samples_per_insert, min_steps, buffer.",
-)  # fmt: skip
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("replay"), show_default=True,
-    help="Where durable tables lie, each in a folder of its own.",
+    help="A table in memory; may be given again. Keys: kind (sequences, steps), items, mib, remover. Of "
+    "sequences: lease_s. Of steps: selector (uniform, prioritised), alpha, seed, samples_per_insert, "
+    "min_steps, buffer.",
 )  # fmt: skip
 @click.option(
     "--token-file", type=_FILE,
@@ -57,13 +52,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.pass_context
 def replay_server(context: click.Context, **flags: Unpack["ReplayFlags"]) -> None:
     """Serve experience over gRPC: chunks in from actors, samples and leases out to learners."""
-    from overwatch_rl.replay.process import opened, run
+    from overwatch_rl.replay.process import run
+    from overwatch_rl.replay.service import Replay
     from overwatch_rl.replay.settings import replay_settings
 
     try:
         with usage_errors():
             settings = replay_settings(flags)
-            replay = opened(settings)
+            replay = Replay(settings.tables)
         context.exit(run(settings, replay, click.echo))
     except OSError as error:
-        raise click.ClickException(cannot_begin(error, flags["folder"])) from error
+        raise click.ClickException(error.strerror or str(error)) from error

@@ -159,9 +159,8 @@ class Cluster:
         return Part(name="orchestrator", words=words, address=_ORCHESTRATOR)
 
     def _replay(self) -> Part:
-        folder = str(self._settings.out / "replay")
         table = self._settings.config.table(TABLE)
-        words = ["replay-server", "--listen", "127.0.0.1:0", "--folder", folder, *self._reporting()]
+        words = ["replay-server", "--listen", "127.0.0.1:0", *self._reporting()]
         words += [] if table is None else ["--table", table_words(table)]
         return Part(name="replay", words=tuple(words), address=_REPLAY)
 

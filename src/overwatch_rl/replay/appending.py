@@ -8,20 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch_rl.replay.chunk import Chunk
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.messages import chunk_message
 
 USUAL_BYTES: Final = 4 << 20
 """Of one request: more gains nothing, and holds others up."""
-_HEADER_BYTES: Final = 1024
-"""Most that a chunk's header and the lengths of its columns take, its names left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One request."""
-
-    number: int
-    chunks: tuple[Chunk, ...]
+_BESIDE_BYTES: Final = 1024
+"""Most that a request takes beside its chunks."""
 
 
 @dataclass(slots=True)
@@ -30,7 +24,7 @@ class Appending:
 
     table: str
     chunks: tuple[Chunk, ...]
-    shards: list[list[Part]]
+    shards: list[list[pb.AppendRequest]]
     """By server what is not known to be stored, in order."""
 
     def is_of(self, table: str, chunks: Sequence[Chunk]) -> bool:
@@ -42,21 +36,23 @@ class Appending:
         )
 
 
-def parts_of(chunks: Sequence[Chunk], most_bytes: int, numbers: Iterator[int]) -> list[Part]:
-    """The requests of chunks. Raises `ValueError` where a chunk is too large for any."""
-    parts: list[Part] = []
-    held: list[Chunk] = []
-    size = 0
+def requests_of(
+    chunks: Sequence[Chunk], encoding: Encoding, most_bytes: int, begin: Iterator[pb.AppendRequest]
+) -> list[pb.AppendRequest]:
+    """The requests of chunks, each begun anew. Raises `ValueError` where a chunk is too large for any."""
+    requests: list[pb.AppendRequest] = []
+    room = 0
     for chunk in chunks:
-        own = chunk.size + _HEADER_BYTES + 4 * (len(chunk.run) + len(chunk.env))
-        if own + _HEADER_BYTES > most_bytes:
+        message = chunk_message(chunk, encoding)
+        size = message.ByteSize() + 16
+        if size + _BESIDE_BYTES > most_bytes:
             raise ValueError(
                 f"a chunk of {chunk.env!r} has {chunk.size} bytes, a message at most {most_bytes}; use fewer "
                 "steps, or raise most_message_bytes and the server's --max-message-mib"
             )
-        if held and size + own > min(USUAL_BYTES, most_bytes - _HEADER_BYTES):
-            parts.append(Part(next(numbers), tuple(held)))
-            held, size = [], 0
-        held.append(chunk)
-        size += own
-    return [*parts, Part(next(numbers), tuple(held))] if held else parts
+        if size > room:
+            requests.append(next(begin))
+            room = min(USUAL_BYTES, most_bytes - _BESIDE_BYTES)
+        requests[-1].chunks.append(message)
+        room -= size
+    return requests

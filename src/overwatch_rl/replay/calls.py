@@ -1,13 +1,13 @@
 """What each call of `replay.v1` does with the tables, waiting included.
 
-Rules: a call that must wait is tried again whenever a table moved, up to its deadline; an answer goes out
-once what it holds is as durable as the table; a fault is a `Failure` with its status, or a `ValueError` that
-begins with the field's path. Must not know connections nor tokens.
+Rules: a call that must wait is tried again whenever a table moved, up to its deadline; no answer states that
+it is durable, as tables are in memory; a fault is a `Failure` with its status, or a `ValueError` that begins
+with the field's path. Must not know connections nor tokens.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -15,17 +15,18 @@ import grpc
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
-from overwatch_rl.replay.base import LeaseOf, Refused, Sampled, Taken, Wait, Writer
+from overwatch_rl.replay.base import Refused, Sampled, Taken, Wait, Writer
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.messages import at
-from overwatch_rl.replay.service import Held, Replay, UnknownTableError
+from overwatch_rl.replay.service import Answer, Held, Replay, UnknownTableError
 
 FULL_RETRY_S: Final = 0.25
 """When a client whose append found no room asks again."""
-DISK_RETRY_S: Final = 5.0
 MOST_CREDITS: Final = 1 << 16
 MOST_DRAWS: Final = 16
 """Writers whose newest sample is kept, in case that its answer was lost."""
+MOST_LETTERS: Final = 256
+"""Of the name of who appends, samples or learns: such names are remembered."""
 _MARGIN: Final = 0.1
 """Part of a deadline that is left for the answer."""
 _MOST_MARGIN_S: Final = 0.25
@@ -33,10 +34,7 @@ _REFUSALS: Final[Mapping[str, grpc.StatusCode]] = {
     "invalid": grpc.StatusCode.INVALID_ARGUMENT,
     "encoding": grpc.StatusCode.FAILED_PRECONDITION,
     "too_large": grpc.StatusCode.INVALID_ARGUMENT,
-    "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "disk": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-_RETRIES: Final = {"full": FULL_RETRY_S, "disk": DISK_RETRY_S}
 
 T = TypeVar("T")
 
@@ -112,49 +110,47 @@ class Calls:
         self, request: pb.StoreTransitionRequest, left_s: float | None
     ) -> pb.StoreTransitionResponse:
         """One step."""
-        batch = [messages.transition_of(request.transition, "transition")]
-        taken = await self._take(lambda table: self.replay.store(table, batch), request.table, left_s)
-        return pb.StoreTransitionResponse(stored=taken.steps)
+        with renamed("transitions[0]", "transition"):
+            stored = await self._store(request.table, [request.transition], left_s)
+        return pb.StoreTransitionResponse(stored=stored)
 
     async def store_batch(self, request: pb.StoreBatchRequest, left_s: float | None) -> pb.StoreBatchResponse:
         """Steps, all or none."""
-        batch = [
-            messages.transition_of(message, f"transitions[{place}]")
-            for place, message in enumerate(request.transitions)
-        ]
-        if not batch:
+        if not request.transitions:
             raise ValueError("transitions is empty; send one or more")
-        taken = await self._take(lambda table: self.replay.store(table, batch), request.table, left_s)
-        return pb.StoreBatchResponse(stored=taken.steps)
+        return pb.StoreBatchResponse(stored=await self._store(request.table, request.transitions, left_s))
 
-    async def append(self, request: messages.Append, left_s: float | None) -> pb.AppendResponse:
+    async def _store(self, table: str, batch: Sequence[pb.Transition], left_s: float | None) -> int:
+        name, _ = self._encoding(table)
+        return (await self._take(lambda: self.replay.store(name, batch), name, left_s)).steps
+
+    async def append(self, request: pb.AppendRequest, left_s: float | None) -> pb.AppendResponse:
         """Chunks, all or none."""
-        head = request.head
-        name, encoding = self._encoding(head.table)
-        if head.encoding_hash != encoding.hash:
+        name, encoding = self._encoding(request.table)
+        if request.encoding_hash != encoding.hash:
             raise Failure(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"encoding_hash is {head.encoding_hash[:60]!r}; table {name} has {encoding.hash}",
+                f"encoding_hash is {request.encoding_hash[:60]!r}; table {name} has {encoding.hash}",
             )
         if not request.chunks:
             raise ValueError("chunks is empty; send one or more")
+        _check_name("writer", request.writer, least=0)
         chunks = [
-            messages.chunk_of(body, encoding, f"chunks[{place}]") for place, body in enumerate(request.chunks)
+            messages.chunk_of(chunk, encoding, f"chunks[{place}]")
+            for place, chunk in enumerate(request.chunks)
         ]
-        writer = Writer(id=head.writer, number=head.number) if head.writer else None
+        writer = Writer(id=request.writer, number=request.number) if request.writer else None
         taken = await self._take(
-            lambda table: self.replay.append(table, encoding.hash, chunks, writer), name, left_s
+            lambda: self.replay.append(name, encoding.hash, chunks, writer), name, left_s
         )
         return pb.AppendResponse(items=taken.items, steps=taken.steps, is_repeat=taken.is_repeat)
 
-    async def _take(
-        self, attempt: Callable[[str], Taken | Wait | Refused], table: str, left_s: float | None
-    ) -> Taken:
-        """Try until it is taken, and wait until that is durable."""
-        name = self._named(table)
+    async def _take(self, attempt: Callable[[], Answer], name: str, left_s: float | None) -> Taken:
+        """Try until it is taken."""
 
         def once() -> Taken | None:
-            match attempt(name):
+            """What an attempt gives, `None` while the limiter holds it back."""
+            match attempt():
                 case Taken() as taken:
                     return taken
                 case Wait(reason="limiter"):
@@ -163,11 +159,9 @@ class Calls:
                     full = f"table {name} is full; ask again in a while, or raise its capacity"
                     raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, full, retry_s=FULL_RETRY_S)
                 case Refused(reason=reason, message=message):
-                    raise Failure(_REFUSALS[reason], message, retry_s=_RETRIES.get(reason))
+                    raise Failure(_REFUSALS[reason], message)
 
-        taken = await self._until(once, left_s, lambda: _held_back(self.replay.tables[name]), "limiter")
-        await self.replay.safe(name)
-        return taken
+        return await self._until(once, left_s, lambda: _held_back(self.replay.tables[name]), "limiter")
 
     async def _until(
         self, attempt: Callable[[], T | None], left_s: float | None, why: Callable[[], str], what: str
@@ -193,6 +187,7 @@ class Calls:
         draw = self._draw(name, request)
 
         def once() -> pb.SampleResponse | None:
+            """The writer's sample, drawn where it was not."""
             if draw.answer is None:
                 sampled = self.replay.sample(name, config.batch_size, exponent)
                 if sampled is not None:
@@ -205,6 +200,7 @@ class Calls:
 
     def _draw(self, name: str, request: pb.SampleRequest) -> Draw:
         """That of the request, which may have been made; what it sets before the draw is set once."""
+        _check_name("writer", request.writer, least=0)
         key, number = (name, request.writer), request.number
         known = self._draws.get(key)
         if known is not None and number == known.number:
@@ -222,14 +218,13 @@ class Calls:
                 del self._draws[next(iter(self._draws))]
         return draw
 
-    async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> bytes:
+    async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> pb.LeaseResponse:
         """The next lease of a learner, now, or once there are enough steps."""
-        name, encoding = self._encoding(request.table)
-        lease = await self._lease(name, request, request.after, left_s)
-        return messages.lease_body(lease, encoding)
+        return pb.LeaseResponse(lease=await self._lease(request, request.after, left_s))
 
-    async def _lease(self, name: str, request: pb.LeaseRequest, after: int, left_s: float | None) -> LeaseOf:
-        _check_learner(request.learner)
+    async def _lease(self, request: pb.LeaseRequest, after: int, left_s: float | None) -> pb.LeaseOf:
+        name, encoding = self._encoding(request.table)
+        _check_name("learner", request.learner)
         if not request.steps:
             raise ValueError("steps is 0; lease one or more")
         held = self.replay.tables[name]
@@ -239,34 +234,27 @@ class Calls:
             lambda: f"table {name} has fewer than {request.steps} steps to lease: {_counts(held)}",
             "steps",
         )
-        await self.replay.safe(name)
-        return lease
+        return messages.lease_message(lease, encoding)
 
     async def acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
         """Leases that are used."""
         name, _ = self._encoding(request.table)
-        _check_learner(request.learner)
-        items = self.replay.acknowledge(name, request.learner, request.upto)
-        await self.replay.safe(name)
-        return pb.AcknowledgeResponse(items=items)
+        _check_name("learner", request.learner)
+        return pb.AcknowledgeResponse(items=self.replay.acknowledge(name, request.learner, request.upto))
 
     async def extend(self, request: pb.ExtendRequest) -> pb.ExtendResponse:
         """A new deadline."""
         name, _ = self._encoding(request.table)
-        _check_learner(request.learner)
-        leases = self.replay.extend(name, request.learner)
-        await self.replay.safe(name)
-        return pb.ExtendResponse(leases=leases)
+        _check_name("learner", request.learner)
+        return pb.ExtendResponse(leases=self.replay.extend(name, request.learner))
 
     async def resume(self, request: pb.ResumeRequest) -> pb.ResumeResponse:
         """A learner's new life."""
         name, _ = self._encoding(request.table)
-        _check_learner(request.learner)
+        _check_name("learner", request.learner)
         if not 0 <= request.cursor < 1 << 62:
             raise ValueError(f"cursor is {request.cursor}; send the number of a lease, below 2^62")
-        resumed = self.replay.resume(name, request.learner, request.cursor)
-        await self.replay.safe(name)
-        return messages.resumed_message(resumed)
+        return self.replay.resume(name, request.learner, request.cursor)
 
     async def update_priorities(self, request: pb.UpdatePrioritiesRequest) -> pb.UpdatePrioritiesResponse:
         """Those of sampled steps."""
@@ -282,9 +270,7 @@ class Calls:
     async def clear(self, request: pb.ClearRequest) -> pb.ClearResponse:
         """Remove."""
         name, _ = self._encoding(request.table)
-        removed = self.replay.clear(name, messages.which_of(request))
-        await self.replay.safe(name)
-        return pb.ClearResponse(removed=removed)
+        return pb.ClearResponse(removed=self.replay.clear(name, request))
 
     async def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
         """Of all tables, or of one."""
@@ -317,7 +303,9 @@ class Calls:
             kind=self.replay.tables[name].config.kind,
         )
 
-    async def sample_stream(self, requests: AsyncIterator[pb.SampleStreamRequest]) -> AsyncIterator[bytes]:
+    async def sample_stream(
+        self, requests: AsyncIterator[pb.SampleStreamRequest]
+    ) -> AsyncIterator[pb.SampleStreamResponse]:
         """Answers while there are credits; the stream ends once the client gives none and has closed."""
         first = await anext(requests, None)
         if first is None or first.WhichOneof("begin") is None:
@@ -331,18 +319,16 @@ class Calls:
         finally:
             reader.cancel()
 
-    async def _answers(self, first: pb.SampleStreamRequest) -> AsyncGenerator[bytes]:
+    async def _answers(self, first: pb.SampleStreamRequest) -> AsyncGenerator[pb.SampleStreamResponse]:
         after = first.lease.after
         while True:
             try:
                 if first.WhichOneof("begin") == "sample":
-                    answer = pb.SampleStreamResponse(sample=await self.sample(first.sample, None))
-                    yield answer.SerializeToString()
-                    continue
-                name, encoding = self._encoding(first.lease.table)
-                lease = await self._lease(name, first.lease, after, None)
-                after = lease.number
-                yield messages.streamed_lease_body(lease, encoding)
+                    yield pb.SampleStreamResponse(sample=await self.sample(first.sample, None))
+                else:
+                    lease = await self._lease(first.lease, after, None)
+                    after = lease.number
+                    yield pb.SampleStreamResponse(lease=lease)
             except Failure as failure:
                 if failure.waited_for is None:
                     raise
@@ -364,9 +350,7 @@ class Calls:
         try:
             return name, self.replay.encoding(name)
         except UnknownTableError as error:
-            raise Failure(
-                grpc.StatusCode.FAILED_PRECONDITION, f"table {name} has no encoding yet; call Declare first"
-            ) from error
+            raise Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
 
 
 class Credits:
@@ -403,9 +387,19 @@ class Credits:
         return True
 
 
-def _check_learner(learner: str) -> None:
-    if not learner or len(learner) > 256:
-        raise ValueError(f"learner is {learner[:60]!r}; name the learner in 1 to 256 letters")
+def _check_name(what: str, name: str, least: int = 1) -> None:
+    if not least <= len(name) <= MOST_LETTERS:
+        raise ValueError(f"{what} is {name[:60]!r}; name the {what} in 1 to {MOST_LETTERS} letters")
+
+
+@contextmanager
+def renamed(path: str, wanted: str) -> Iterator[None]:
+    """A failure within names a field of the request, not one of what was made of it."""
+    try:
+        yield
+    except Failure as failure:
+        failure.message = failure.message.replace(path, wanted)
+        raise
 
 
 def _check_sample(config: pb.SampleConfig, held: Held) -> None:

@@ -161,22 +161,6 @@ class Encoding(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
             for column in self.columns_of(chunk.end)
         }
 
-    def pack(self, chunk: Chunk) -> bytes:
-        """All columns of a checked chunk, one after the other in the order of the encoding."""
-        return b"".join(chunk.columns[column.name] for column in self.columns_of(chunk.end))
-
-    def unpack(self, data: Bytes, steps: int, end: End) -> dict[str, Bytes]:
-        """The columns that `pack` joined, as views. Raises `ValueError` where the size is not theirs."""
-        view, start = memoryview(data).cast("B"), 0
-        columns: dict[str, Bytes] = {}
-        for column in self.columns_of(end):
-            size = column.row_bytes * (steps if column.per_step else 1)
-            columns[column.name] = view[start : start + size]
-            start += size
-        if start != view.nbytes:
-            raise ValueError(f"a packed chunk of {view.nbytes} bytes; {steps} steps have {start}")
-        return columns
-
 
 def encode(columns: Mapping[str, Array], encoding: Encoding) -> dict[str, Bytes]:
     """The bytes of arrays, which are copied only where they are not contiguous or of another byte order.

@@ -24,18 +24,11 @@ import xxhash
 from overwatch.sdk import Run
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
-from overwatch_rl.replay.appending import Appending, Part, parts_of
-from overwatch_rl.replay.base import LeaseOf, Resumed, Sampled, TableStats, Which
+from overwatch_rl.replay.appending import Appending, requests_of
+from overwatch_rl.replay.base import LeaseOf, Resumed, Sampled, TableStats
 from overwatch_rl.replay.chunk import Chunk, Encoding
-from overwatch_rl.replay.connection import (
-    Access,
-    Metadata,
-    Patience,
-    Pause,
-    ReplayError,
-    State,
-)
-from overwatch_rl.replay.lines import Line, kind_of
+from overwatch_rl.replay.connection import Access, Line, Metadata, Patience, ReplayError, State
+from overwatch_rl.replay.lines import kind_of
 from overwatch_rl.replay.telemetry import Tower
 from overwatch_rl.web.spans import CONSUMED_A_SECOND, HEADER, Spans
 
@@ -131,7 +124,7 @@ class ReplayClient:
             kind.line(server, access, patience, self._turned)
             for kind, server in zip(self._kinds, servers, strict=True)
         ]
-        self._access, self._patience, self._on_state = access, patience, on_state
+        self._access, self._on_state = access, on_state
         self._run, self._spans = run, Spans(run, CONSUMED_A_SECOND)
         self._encodings: dict[str, Encoding] = {}
         self._declared: set[str] = set()
@@ -166,23 +159,11 @@ class ReplayClient:
     async def encoding(self, table: str, timeout_s: float = USUAL_S) -> Encoding:
         """That of a table; waits until one is declared."""
         if table not in self._encodings:
-            self._encodings[table] = await self._fetched(table, self._lines[0], timeout_s)
+            answer = await self._lines[0].call(
+                "GetEncoding", pb.GetEncodingRequest(table=table), timeout_s, is_early=True
+            )
+            self._encodings[table] = messages.encoding_of(answer.encoding)
         return self._encodings[table]
-
-    async def _fetched(self, table: str, line: Line, timeout_s: float) -> Encoding:
-        loop, pause = asyncio.get_running_loop(), Pause(self._patience)
-        ends = loop.time() + timeout_s
-        while True:
-            try:
-                answer = await line.call(
-                    "GetEncoding", pb.GetEncodingRequest(table=table), max(0.001, ends - loop.time())
-                )
-                return messages.encoding_of(answer.encoding)
-            except ReplayError as error:
-                wait_s = pause.next()
-                if error.code != grpc.StatusCode.FAILED_PRECONDITION or loop.time() + wait_s >= ends:
-                    raise
-                await asyncio.sleep(wait_s)
 
     async def append(self, table: str, chunks: Sequence[Chunk], timeout_s: float = USUAL_S) -> Appended:
         """Append; waits while the limiter holds back, the table is full, or a server is away.
@@ -200,42 +181,40 @@ class ReplayClient:
                 shards: list[list[Chunk]] = [[] for _ in self._lines]
                 for chunk in chunks:
                     shards[shard_of(chunk.env, len(shards))].append(chunk)
-                most = self._access.most_message_bytes
-                parts = [parts_of(of_shard, most, self._numbers) for of_shard in shards]
+                most, begun = self._access.most_message_bytes, self._requests(table, encoding)
+                parts = [requests_of(own, encoding, most, begun) for own in shards]
                 appending = self._appending = Appending(table, tuple(chunks), parts)
             with self._span("append") as metadata:
                 await self._all(
                     [
-                        self._append_to(line, appending, own, ends, metadata)
+                        self._append_to(line, own, ends, metadata)
                         for line, own in zip(self._lines, appending.shards, strict=True)
                     ]
                 )
             self._appending = None
         return Appended(items=len(chunks), steps=sum(chunk.steps for chunk in chunks))
 
-    async def _append_to(
-        self, line: Line, appending: Appending, parts: list[Part], ends: float, metadata: Metadata
-    ) -> None:
-        """All parts of one server, in order; those that are stored leave the list."""
-        encoding = self._encodings[appending.table]
-        while parts:
-            part = parts[0]
-            head = pb.AppendRequest(
-                table=appending.table,
-                encoding_hash=encoding.hash,
-                writer=self.writer,
-                number=part.number,
+    def _requests(self, table: str, encoding: Encoding) -> Iterator[pb.AppendRequest]:
+        for number in self._numbers:
+            yield pb.AppendRequest(
+                table=table, encoding_hash=encoding.hash, writer=self.writer, number=number
             )
-            request = messages.append_body(head, part.chunks, encoding)
+
+    async def _append_to(
+        self, line: Line, requests: list[pb.AppendRequest], ends: float, metadata: Metadata
+    ) -> None:
+        """All of one server, in order; those that are stored leave the list."""
+        while requests:
+            request = requests[0]
             left_s = ends - asyncio.get_running_loop().time()
             try:
                 await line.call("Append", request, left_s, metadata)
             except ReplayError as error:
-                if error.code != grpc.StatusCode.FAILED_PRECONDITION or appending.table not in self._declared:
+                if error.code != grpc.StatusCode.FAILED_PRECONDITION or request.table not in self._declared:
                     raise
-                await self.declare(appending.table, encoding, left_s)
+                await self.declare(request.table, self._encodings[request.table], left_s)
                 await line.call("Append", request, left_s, metadata)
-            parts.pop(0)
+            requests.pop(0)
 
     async def stream(
         self, table: str, learner: str, steps: int, depth: int = 4, after: Sequence[int] = ()
@@ -303,13 +282,12 @@ class ReplayClient:
     ) -> list[Resumed]:
         """Begin a learner's life at the cursor of its checkpoint; by server."""
         self._check_cursor(cursor)
-        answers = await self._all(
+        return await self._all(
             [
                 line.call("Resume", pb.ResumeRequest(table=table, learner=learner, cursor=number), timeout_s)
                 for line, number in zip(self._lines, cursor, strict=True)
             ]
         )
-        return [messages.resumed_of(answer) for answer in answers]
 
     async def sample(
         self, table: str, count: int, exponent: float | None = None, timeout_s: float = USUAL_S
@@ -358,9 +336,8 @@ class ReplayClient:
         answer = await self._lines[drawn.shard].call("UpdatePriorities", request, timeout_s)
         return int(answer.late)
 
-    async def clear(self, table: str, which: Which, timeout_s: float = USUAL_S) -> int:
+    async def clear(self, request: pb.ClearRequest, timeout_s: float = USUAL_S) -> int:
         """Remove from all servers; how many items."""
-        request = messages.clear_message(table, which)
         answers = await self._all([line.call("Clear", request, timeout_s) for line in self._lines])
         return sum(answer.removed for answer in answers)
 

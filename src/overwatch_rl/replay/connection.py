@@ -1,16 +1,17 @@
-"""A connection to one replay server: access, deadlines, and what is tried again.
+"""One place that holds experience, as a client calls it: access, deadlines, and what is tried again.
 
-Rules: a status that may pass is tried again after growing, jittered pauses until the caller's deadline; what
-a server held back until its own deadline is asked again at once, and is no fault of it; every other status is
-a `ReplayError`. Must not know what is called.
+Owns the one retry loop. Rules: a fault that may pass is met again after growing, jittered pauses until the
+caller's deadline; what a server held back until its own deadline is asked again at once, and is no fault of
+it; everything else is a `ReplayError`. Must not know what is called.
 """
 
 import asyncio
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -30,6 +31,7 @@ from overwatch_rl.web.reconnecting import RECONNECTING
 
 State: TypeAlias = Literal["ok", "degraded"]
 Metadata: TypeAlias = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 _PASSING: Final = frozenset(
     {
@@ -107,22 +109,95 @@ class Patience:
     longest_pause_s: float = 1.0
 
 
-@dataclass(slots=True)
-class Pause:
-    """Grows twofold from pause to pause."""
+class Line:
+    """One place, for one event loop."""
 
-    patience: Patience
-    tries: int = 0
+    faults: ClassVar[tuple[type[Exception], ...]] = (aio.AioRpcError, ReplayError)
+    """What a try raises that `met` knows."""
 
-    def next(self) -> float:
-        """Seconds, jittered so that clients do not come back together."""
-        usual: float = min(self.patience.first_pause_s * 2**self.tries, self.patience.longest_pause_s)
-        self.tries = min(self.tries + 1, 32)
-        return usual * random.uniform(0.5, 1.0)  # noqa: S311 nothing is kept secret
+    def __init__(self, where: str, patience: Patience, changed: Callable[[State, str], None]) -> None:
+        """`where` has no password; `changed` is given a new state and why."""
+        self.state: State = "ok"
+        self.where = where
+        self._patience = patience
+        self._changed = changed
+
+    async def call(
+        self,
+        name: str,
+        request: Message,
+        timeout_s: float,
+        metadata: Metadata = (),
+        *,
+        is_early: bool = False,
+    ) -> Any:
+        """The answer to a method of `replay.v1`, asked for until the time is over. Raises `ReplayError`.
+
+        `is_early`: where the table has no encoding yet, wait until an actor declares it.
+        """
+        return await self.retried(
+            lambda seconds: self.attempt(name, request, seconds, metadata), timeout_s, is_early=is_early
+        )
+
+    async def attempt(self, name: str, request: Message, seconds: float, metadata: Metadata) -> Any:
+        """One try."""
+        raise NotImplementedError
+
+    def met(self, error: Exception) -> tuple[ReplayError, float | None]:
+        """What a fault means, and when to try again: `None` after a growing pause. Raises where never."""
+        raise NotImplementedError
+
+    async def retried(
+        self,
+        attempt: Callable[[float], Awaitable[T]],
+        timeout_s: float = math.inf,
+        *,
+        is_early: bool = False,
+    ) -> T:
+        """What an attempt gives, made until the time is over; each is given its own seconds."""
+        loop, pause_s = asyncio.get_running_loop(), self._patience.first_pause_s
+        ends = loop.time() + timeout_s
+        while True:
+            began = loop.time()
+            try:
+                answer = await attempt(min(max(0.001, ends - began), self._patience.attempt_s))
+            except self.faults as error:
+                try:
+                    failure, wait_s = self.met(error)
+                except ReplayError as refused:
+                    if not is_early or refused.code is not grpc.StatusCode.FAILED_PRECONDITION:
+                        raise
+                    failure, wait_s = refused, None
+                if loop.time() - began > self._patience.longest_pause_s:
+                    pause_s = self._patience.first_pause_s
+                if wait_s is None:
+                    # Jittered, so that clients do not come back together.
+                    wait_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 nothing is kept secret
+                    pause_s = min(2 * pause_s, self._patience.longest_pause_s)
+                if loop.time() + wait_s >= ends:
+                    raise failure from error
+                await asyncio.sleep(wait_s)
+            else:
+                self.well()
+                return answer
+
+    def well(self) -> None:
+        """It answered."""
+        self.turn("ok", f"{self.where} answers")
+
+    def turn(self, state: State, why: str) -> None:
+        """How it is."""
+        if state != self.state:
+            self.state = state
+            self._changed(state, why)
+
+    async def close(self) -> None:
+        """End it. A second call does nothing."""
+        raise NotImplementedError
 
 
-class Connection:
-    """One server, for one event loop."""
+class Connection(Line):
+    """One replay server."""
 
     def __init__(
         self,
@@ -131,14 +206,11 @@ class Connection:
         patience: Patience,
         changed: Callable[[State, str], None] = lambda _state, _why: None,
     ) -> None:
-        """`server` is `host:port` or `grpcs://host:port`; `changed` is given a new state and why."""
+        """`server` is `host:port` or `grpcs://host:port`."""
         scheme, _, rest = server.rpartition("://")
         if scheme not in ("", "grpc", "grpcs") or not rest.rpartition(":")[2].isdigit():
             raise ValueError(f"server {server!r} is not host:port; write e.g. 127.0.0.1:8100 or grpcs://…")
-        self.state: State = "ok"
-        self.patience = patience
-        self._where = rest
-        self._changed = changed
+        super().__init__(rest, patience, changed)
         self._metadata = [] if access.token is None else [("authorization", f"Bearer {access.token}")]
         self._credentials = _credentials(access) if scheme == "grpcs" else None
         self._options = [*options(access.most_message_bytes), *_CHANNEL]
@@ -151,64 +223,43 @@ class Connection:
         """A call of the service, made where the event loop runs."""
         if self._channel is None:
             if self._credentials is None:
-                self._channel = aio.insecure_channel(self._where, options=self._options)
+                self._channel = aio.insecure_channel(self.where, options=self._options)
             else:
-                self._channel = aio.secure_channel(self._where, self._credentials, options=self._options)
+                self._channel = aio.secure_channel(self.where, self._credentials, options=self._options)
             path = f"/{SERVICE.full_name}/"
             self._methods = {
                 one: self._channel.unary_unary(path + one, _body, answer_of(one).FromString)
                 for one in UNARY_NAMES
             }
-            self._methods[STREAM] = self._channel.stream_stream(path + STREAM, _body)
+            self._methods[STREAM] = self._channel.stream_stream(
+                path + STREAM, _body, answer_of(STREAM).FromString
+            )
         return self._methods[name]
 
-    async def call(
-        self, name: str, request: Message | bytes, timeout_s: float, metadata: Metadata = ()
-    ) -> Any:
-        """The answer, asked for until the time is over. Raises `ReplayError`."""
-        loop, pause = asyncio.get_running_loop(), Pause(self.patience)
-        ends = loop.time() + timeout_s
-        while True:
-            left = max(0.001, ends - loop.time())
-            try:
-                answer = await self._method(name)(
-                    request, timeout=min(left, self.patience.attempt_s), metadata=[*self._metadata, *metadata]
-                )
-            except aio.AioRpcError as error:
-                wait_s = self.wait_after(error, pause)
-                if loop.time() + wait_s >= ends:
-                    raise _error(self._where, name, error) from error
-                await asyncio.sleep(wait_s)
-            else:
-                self.well()
-                return answer
+    async def attempt(self, name: str, request: Message, seconds: float, metadata: Metadata) -> Any:
+        """One try."""
+        return await self._method(name)(request, timeout=seconds, metadata=[*self._metadata, *metadata])
 
     def stream(self, metadata: Metadata = ()) -> Any:
         """A call whose requests and answers are streams; answers are not read yet."""
         return self._method(STREAM)(metadata=[*self._metadata, *metadata])
 
-    def wait_after(self, error: aio.AioRpcError, pause: Pause) -> float:
-        """How long to wait before a call that failed so is tried again. Raises `ReplayError` where never."""
+    def met(self, error: Exception) -> tuple[ReplayError, float | None]:
+        """What a status means."""
+        if not isinstance(error, aio.AioRpcError):
+            raise error
+        failure = ReplayError(f"{self.where}: {error.code().name}: {error.details()}", error.code())
         trailing = {key: str(value) for key, value in error.trailing_metadata() or ()}
         if WAITED_FOR in trailing:
             self.well()
-            return 0.0
+            return failure, 0.0
         if RETRY_AFTER in trailing and trailing[RETRY_AFTER].isdigit():
             self.well()
-            return int(trailing[RETRY_AFTER]) / 1000 * random.uniform(1.0, 1.5)  # noqa: S311 no secret
+            return failure, int(trailing[RETRY_AFTER]) / 1000 * random.uniform(1.0, 1.5)  # noqa: S311 no secret
         if error.code() not in _PASSING:
-            raise _error(self._where, "a call", error) from error
-        self._turn("degraded", f"{self._where}: {error.code().name}: {error.details()}")
-        return pause.next()
-
-    def well(self) -> None:
-        """The server answered."""
-        self._turn("ok", f"{self._where} answers")
-
-    def _turn(self, state: State, why: str) -> None:
-        if state != self.state:
-            self.state = state
-            self._changed(state, why)
+            raise failure from error
+        self.turn("degraded", str(failure))
+        return failure, None
 
     async def close(self) -> None:
         """End it. A second call does nothing."""
@@ -217,13 +268,8 @@ class Connection:
             await channel.close()
 
 
-def _body(request: Message | bytes) -> bytes:
-    return request if isinstance(request, bytes) else request.SerializeToString()
-
-
-def _error(where: str, name: str, error: aio.AioRpcError) -> ReplayError:
-    code = error.code()
-    return ReplayError(f"{where}: {name}: {code.name}: {error.details()}", code)
+def _body(request: Message) -> bytes:
+    return request.SerializeToString()
 
 
 def _credentials(access: Access) -> grpc.ChannelCredentials:

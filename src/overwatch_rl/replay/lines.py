@@ -7,31 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from google.protobuf.message import Message
-
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.base import LeaseOf
-from overwatch_rl.replay.connection import Access, Connection, Metadata, Patience, State
+from overwatch_rl.replay.connection import Access, Connection, Line, Patience, State
 from overwatch_rl.replay.redis_streams import RedisLeases, RedisLine
 from overwatch_rl.replay.streaming import LeaseStream
 
 Changed = Callable[[State, str], None]
-
-
-class Line(Protocol):
-    """One place, for one event loop."""
-
-    state: State
-
-    async def call(
-        self, name: str, request: Message | bytes, timeout_s: float, metadata: Metadata = ()
-    ) -> Any:
-        """The answer to a method of `replay.v1`, asked for until the time is over. Raises `ReplayError`."""
-        ...
-
-    async def close(self) -> None:
-        """End it. A second call does nothing."""
-        ...
 
 
 class Leases(Protocol):

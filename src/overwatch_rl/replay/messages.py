@@ -1,24 +1,22 @@
 """Between messages of `replay.v1` and what the tables take and give.
 
 Rules: what a message lacks or has wrongly is a `ValueError` that begins with its path in the request; nothing
-is filled in. Columns of chunks never go through protobuf, whose copies cost more than the network; their
-bytes are not read here: the encoding of a table checks them. Must not know calls, nor gRPC.
+is filled in. The bytes of columns are not read here: the encoding of a table checks them. Must not know
+calls, nor gRPC.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
-from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed, Sampled, TableStats, Which
-from overwatch_rl.replay.chunk import Bytes, Chunk, Column, Encoding, End
-from overwatch_rl.replay.framing import cut, framed
-from overwatch_rl.replay.packing import Transition
+from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Sampled, TableStats
+from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,31 +25,19 @@ _ENDS: Final[Mapping[int, End]] = MappingProxyType(
 )
 _NUMBERS: Final[Mapping[End, Any]] = MappingProxyType({end: number for number, end in _ENDS.items()})
 """Enumerations are plain numbers at run time."""
+_PLACE: Final = ("run", "env", "episode", "first_step", "steps", "lineage", "version")
+"""Fields of a chunk that are as in its message."""
 _FACTS: Final = ("reward", "observation", "action", "next_observation", "terminated")
 """Columns of a sample that a transition has fields for."""
 _MOST: Final = (1 << 63) - 1
 
-_APPEND_CHUNKS: Final = pb.AppendRequest.CHUNKS_FIELD_NUMBER
-_CHUNK_COLUMNS: Final = pb.Chunk.COLUMNS_FIELD_NUMBER
-_LEASED_CHUNK: Final = pb.Leased.CHUNK_FIELD_NUMBER
-_LEASE_ITEMS: Final = pb.LeaseOf.ITEMS_FIELD_NUMBER
-_RESPONSE_LEASE: Final = pb.LeaseResponse.LEASE_FIELD_NUMBER
-_STREAMED_LEASE: Final = pb.SampleStreamResponse.LEASE_FIELD_NUMBER
-
 M = TypeVar("M", bound=Message)
 
 
-class Append(NamedTuple):
-    """A request to append, its chunks not read yet."""
-
-    head: pb.AppendRequest
-    chunks: list[memoryview]
-
-
-def parsed(kind: type[M], body: Bytes) -> M:
+def parsed(kind: type[M], body: bytes) -> M:
     """A message; `ValueError` where the bytes are none."""
     try:
-        return kind.FromString(bytes(body))
+        return kind.FromString(body)
     except DecodeError as error:
         raise ValueError(f"this is no {kind.DESCRIPTOR.full_name}: {error}") from error
 
@@ -92,172 +78,61 @@ def encoding_message(encoding: Encoding) -> pb.Encoding:
     )
 
 
-def append_of(body: Bytes) -> Append:
-    """An append as it came; its columns stay where they lie in the body."""
-    with at(f"this is no {pb.AppendRequest.DESCRIPTOR.full_name}"):
-        rest, chunks = cut(body, _APPEND_CHUNKS)
-    return Append(parsed(pb.AppendRequest, rest), chunks)
-
-
-def append_body(head: pb.AppendRequest, chunks: Iterable[Chunk], encoding: Encoding) -> bytes:
-    """An append of chunks of this encoding; columns are copied once."""
-    parts = [part for chunk in chunks for part in framed(_APPEND_CHUNKS, chunk_parts(chunk, encoding))]
-    return b"".join([head.SerializeToString(), *parts])
-
-
-def chunk_of(body: Bytes, encoding: Encoding, path: str) -> Chunk:
-    """A chunk whose columns have names and are views of the body, and nothing else checked."""
-    with at(path):
-        rest, columns = cut(body, _CHUNK_COLUMNS)
-        head = parsed(pb.Chunk, rest)
-    end = _ENDS.get(head.end)
+def chunk_of(message: pb.Chunk, encoding: Encoding, path: str) -> Chunk:
+    """A chunk whose columns have names, and nothing else checked."""
+    end = _ENDS.get(message.end)
     if end is None:
-        raise ValueError(f"{path}.end is {head.end}; it is 1 (terminated), 2 (truncated) or 3 (cut)")
+        raise ValueError(f"{path}.end is {message.end}; it is 1 (terminated), 2 (truncated) or 3 (cut)")
     names = [column.name for column in encoding.columns_of(end)]
-    if len(columns) != len(names):
+    if len(message.columns) != len(names):
         raise ValueError(
-            f"{path}.columns are {len(columns)}; {end} chunks have {len(names)}: {', '.join(names)}"
+            f"{path}.columns are {len(message.columns)}; {end} chunks have {len(names)}: {', '.join(names)}"
         )
-    return Chunk(
-        run=head.run,
-        env=head.env,
-        episode=head.episode,
-        first_step=head.first_step,
-        steps=head.steps,
-        lineage=head.lineage,
-        version=head.version,
-        end=end,
-        columns=dict(zip(names, columns, strict=True)),
-    )
+    place = {name: getattr(message, name) for name in _PLACE}
+    return Chunk(**place, end=end, columns=dict(zip(names, message.columns, strict=True)))
 
 
-def steps_of(body: Bytes) -> int:
-    """Of a chunk."""
-    return parsed(pb.Chunk, cut(body, _CHUNK_COLUMNS)[0]).steps
-
-
-def chunk_parts(chunk: Chunk, encoding: Encoding) -> list[Bytes]:
-    """The body of a chunk of this encoding, in parts."""
-    head = pb.Chunk(
-        run=chunk.run,
-        env=chunk.env,
-        episode=chunk.episode,
-        first_step=chunk.first_step,
-        steps=chunk.steps,
-        lineage=chunk.lineage,
-        version=chunk.version,
+def chunk_message(chunk: Chunk, encoding: Encoding) -> pb.Chunk:
+    """Of a chunk of this encoding."""
+    return pb.Chunk(
+        **{name: getattr(chunk, name) for name in _PLACE},
         end=_NUMBERS[chunk.end],
+        columns=[bytes(chunk.columns[column.name]) for column in encoding.columns_of(chunk.end)],
     )
-    parts: list[Bytes] = [head.SerializeToString()]
-    for column in encoding.columns_of(chunk.end):
-        parts += framed(_CHUNK_COLUMNS, [chunk.columns[column.name]])
-    return parts
 
 
-def lease_parts(lease: LeaseOf, encoding: Encoding) -> list[Bytes]:
-    """The body of a lease of a table with this encoding, in parts."""
-    head = pb.LeaseOf(number=lease.number, deadline=lease.deadline, encoding_hash=encoding.hash)
-    parts: list[Bytes] = [head.SerializeToString()]
-    for item in lease.items:
-        own = pb.Leased(
+def lease_message(lease: LeaseOf, encoding: Encoding) -> pb.LeaseOf:
+    """Of a lease of a table with this encoding."""
+    items = [
+        pb.Leased(
             slot=item.id.slot,
             generation=item.id.generation,
             is_redelivered=item.is_redelivered,
             timestamp=item.at,
-        ).SerializeToString()
-        chunk = framed(_LEASED_CHUNK, chunk_parts(item.chunk, encoding))
-        parts += framed(_LEASE_ITEMS, [own, *chunk])
-    return parts
+            chunk=chunk_message(item.chunk, encoding),
+        )
+        for item in lease.items
+    ]
+    return pb.LeaseOf(number=lease.number, deadline=lease.deadline, encoding_hash=encoding.hash, items=items)
 
 
-def lease_body(lease: LeaseOf, encoding: Encoding) -> bytes:
-    """The answer to a lease."""
-    return b"".join(framed(_RESPONSE_LEASE, lease_parts(lease, encoding)))
-
-
-def streamed_lease_body(lease: LeaseOf, encoding: Encoding) -> bytes:
-    """An answer of a stream."""
-    return b"".join(framed(_STREAMED_LEASE, lease_parts(lease, encoding)))
-
-
-class Arrived(NamedTuple):
-    """A lease whose items are not read yet: that needs the encoding of its hash."""
-
-    head: pb.LeaseOf
-    items: list[memoryview]
-
-
-def arrived_of(body: Bytes) -> Arrived:
-    """The lease of an answer of a stream."""
-    _, leases = cut(body, _STREAMED_LEASE)
-    if len(leases) != 1:
-        raise ValueError(f"an answer with {len(leases)} leases")
-    rest, items = cut(leases[0], _LEASE_ITEMS)
-    return Arrived(parsed(pb.LeaseOf, rest), items)
-
-
-def lease_of(arrived: Arrived, learner: str, encoding: Encoding) -> LeaseOf:
+def lease_of(message: pb.LeaseOf, learner: str, encoding: Encoding) -> LeaseOf:
     """As it came; its chunks are checked, so that they can be decoded."""
     items = []
-    for place, body in enumerate(arrived.items):
+    for place, item in enumerate(message.items):
         path = f"lease.items[{place}].chunk"
-        rest, chunks = cut(body, _LEASED_CHUNK)
-        if len(chunks) != 1:
-            raise ValueError(f"{path} is there {len(chunks)} times")
-        chunk, own = chunk_of(chunks[0], encoding, path), parsed(pb.Leased, rest)
+        chunk = chunk_of(item.chunk, encoding, path)
         with at(path):
             encoding.check(chunk)
         items.append(
             LeasedChunk(
-                id=ItemId(own.slot, own.generation),
+                id=ItemId(item.slot, item.generation),
                 chunk=chunk,
-                is_redelivered=own.is_redelivered,
-                at=own.timestamp,
+                is_redelivered=item.is_redelivered,
+                at=item.timestamp,
             )
         )
-    head = arrived.head
-    return LeaseOf(learner=learner, number=head.number, items=tuple(items), deadline=head.deadline)
-
-
-def resumed_of(message: pb.ResumeResponse) -> Resumed:
-    """As answered."""
-    return Resumed(
-        next_number=message.next_number,
-        redelivered=message.redelivered,
-        acknowledged=message.acknowledged,
-        gap=message.gap,
-        is_unknown=message.is_unknown,
-    )
-
-
-def resumed_message(resumed: Resumed) -> pb.ResumeResponse:
-    """As answered."""
-    return pb.ResumeResponse(
-        next_number=resumed.next_number,
-        redelivered=resumed.redelivered,
-        acknowledged=resumed.acknowledged,
-        gap=resumed.gap,
-        is_unknown=resumed.is_unknown,
-    )
-
-
-def transition_of(message: pb.Transition, path: str) -> Transition:
-    """What an actor sends as one step."""
-    for name in ("state", "next_state"):
-        if getattr(message, name):
-            raise ValueError(f"{path}.{name} is set; tables keep observations, so leave it empty")
-    return Transition(
-        env_id=message.env_id,
-        episode_id=message.episode_id,
-        step_number=message.step_number,
-        observation=message.observation,
-        action=message.action,
-        next_observation=message.next_observation,
-        reward=message.reward,
-        done=message.done,
-        priority=message.priority if message.HasField("priority") else None,
-        metadata=dict(message.metadata),
-    )
+    return LeaseOf(learner=learner, number=message.number, items=tuple(items), deadline=message.deadline)
 
 
 def transition_messages(sampled: Sampled) -> Iterable[pb.Transition]:
@@ -374,38 +249,6 @@ def _id(text: str, place: int) -> tuple[int, int]:
     return min(int(slot[:19]), _MOST), min(int(generation[:19]), _MOST)
 
 
-def which_of(message: pb.ClearRequest) -> Which:
-    """What to remove."""
-    return Which(
-        env=message.env_id or None,
-        before=message.before_timestamp if message.HasField("before_timestamp") else None,
-        keep_last=message.keep_last if message.HasField("keep_last") else None,
-        older_than=_version(message, "older_than"),
-        beyond=_version(message, "beyond"),
-    )
-
-
-def _version(message: pb.ClearRequest, name: str) -> tuple[int, int] | None:
-    found: pb.Version = getattr(message, name)
-    return (found.lineage, found.number) if message.HasField(name) else None
-
-
-def clear_message(table: str, which: Which) -> pb.ClearRequest:
-    """To remove."""
-    return pb.ClearRequest(
-        table=table,
-        env_id=which.env,
-        before_timestamp=which.before,
-        keep_last=which.keep_last,
-        older_than=_version_message(which.older_than),
-        beyond=_version_message(which.beyond),
-    )
-
-
-def _version_message(version: tuple[int, int] | None) -> pb.Version | None:
-    return None if version is None else pb.Version(lineage=version[0], number=version[1])
-
-
 def stats_message(tables: Sequence[TableStats]) -> pb.GetStatsResponse:
     """All tables, and their sum as the origin has it."""
     envs: dict[str, int] = {}
@@ -429,9 +272,7 @@ def _one(choose: Callable[[list[int]], int], values: Iterable[int | None]) -> in
 
 
 _PLAIN: Final = ("items", "steps", "bytes", "accepted", "sampled", "redelivered", "is_full")
-_OPTIONAL: Final = (
-    "queued", "leased", "acknowledged", "leases", "spilled_bytes", "problem", "most_items", "most_bytes",
-)  # fmt: skip
+_OPTIONAL: Final = ("queued", "leased", "acknowledged", "leases", "most_items", "most_bytes")
 
 
 def _table_message(table: TableStats) -> pb.TableStats:

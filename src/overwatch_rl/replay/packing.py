@@ -1,47 +1,39 @@
 """The origin's transitions, packed into chunks at the door.
 
 Owns how single transitions become chunks. Rules: consecutive steps of one environment, episode and version
-become one chunk; a step whose observation is not the last one's next observation begins a new one. A column
-that a transition lacks is refused by its path, never filled in. Must not know the wire, nor tables.
+become one chunk; a step whose observation is not the last one's next observation begins a new one. What a
+transition lacks, or has for nothing, is refused by its path, never filled in. Must not know tables.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import xxhash
 
+from overwatch_rl.protos.replay.v1.replay_pb2 import Transition
 from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Bytes, Chunk, Column, Encoding, End
+from overwatch_rl.replay.selectors import checked
 
-_BYTES: Final = ("observation", "action")
-"""Columns that a transition has as bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """One step, as the origin's clients send it."""
-
-    id: str = ""
-    env_id: str
-    episode_id: str = ""
-    step_number: int = 0
-    observation: bytes
-    """In the dtype and shape of the encoding's `observation`."""
-    action: bytes
-    next_observation: bytes
-    reward: float
-    done: bool
-    priority: float | None = None
-    timestamp: int | None = None
-    """Unix nanoseconds."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """`run`, `lineage`, `version`, `truncated` (true or false), and numbers of further columns by name."""
+_VERSION = ("run", "lineage", "version")
 
 
 def pack(transitions: Sequence[Transition], encoding: Encoding) -> list[Chunk]:
     """Chunks of the transitions, in order. Raises `ValueError` naming the path of what is wrong."""
     return [_chunk(transitions, start, end, encoding) for start, end in _runs(transitions)]
+
+
+def priorities_of(transitions: Sequence[Transition], *, are_used: bool) -> dict[int, float]:
+    """Those that transitions have, by place. Raises `ValueError` where one is none, or has no use."""
+    found = {place: step.priority for place, step in enumerate(transitions) if step.HasField("priority")}
+    for place, priority in found.items():
+        path = f"transitions[{place}].priority"
+        if not are_used:
+            raise ValueError(f"{path} is set; the table's selector has no priorities, so leave it out")
+        try:
+            checked(np.array([priority]))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return found
 
 
 def _runs(transitions: Sequence[Transition]) -> Iterator[tuple[int, int]]:
@@ -53,29 +45,30 @@ def _runs(transitions: Sequence[Transition]) -> Iterator[tuple[int, int]]:
 
 
 def _goes_on(last: Transition, step: Transition) -> bool:
-    named = ("run", "lineage", "version")
     return (
         not last.done
         and last.metadata.get("truncated") != "true"
         and (last.env_id, last.episode_id, last.step_number + 1)
         == (step.env_id, step.episode_id, step.step_number)
-        and all(last.metadata.get(name) == step.metadata.get(name) for name in named)
+        and all(last.metadata.get(name) == step.metadata.get(name) for name in _VERSION)
         and last.next_observation == step.observation
     )
 
 
 def _chunk(transitions: Sequence[Transition], start: int, end: int, encoding: Encoding) -> Chunk:
-    steps, path = transitions[start:end], f"transitions[{start}]"
-    first, last = steps[0], steps[-1]
+    steps = {f"transitions[{place}]": transitions[place] for place in range(start, end)}
+    for path, step in steps.items():
+        for name in ("state", "next_state"):
+            if getattr(step, name):
+                raise ValueError(f"{path}.{name} is set; tables keep observations, so leave it empty")
+    first, last, path = transitions[start], transitions[end - 1], f"transitions[{start}]"
     why = _end(last, f"transitions[{end - 1}]")
     columns: dict[str, Bytes] = {}
     for column in encoding.columns_of(why):
         if column.name == FINAL_OBSERVATION:
-            columns[column.name] = last.next_observation
+            columns[column.name] = _bytes(last, "next_observation", column, f"transitions[{end - 1}]")
         elif column.per_step:
-            columns[column.name] = b"".join(
-                _value(step, column, f"transitions[{start + index}]") for index, step in enumerate(steps)
-            )
+            columns[column.name] = b"".join(_value(step, column, path) for path, step in steps.items())
         else:
             columns[column.name] = _number(first, column, path)
     return Chunk(
@@ -102,12 +95,16 @@ def _value(step: Transition, column: Column, path: str) -> bytes:
     """One row of a column."""
     if column.name == "reward":
         return np.array(step.reward, column.numpy).tobytes()
-    if column.name not in _BYTES:
+    if column.name not in ("observation", "action"):
         return _number(step, column, path)
-    data: bytes = getattr(step, column.name)
+    return _bytes(step, column.name, column, path)
+
+
+def _bytes(step: Transition, name: str, column: Column, path: str) -> bytes:
+    data: bytes = getattr(step, name)
     if len(data) != column.row_bytes:
         expected = f"{column.dtype} {column.shape} has {column.row_bytes}"
-        raise ValueError(f"{path}.{column.name} has {len(data)} bytes; {expected}")
+        raise ValueError(f"{path}.{name} has {len(data)} bytes; {expected}")
     return data
 
 

@@ -1,21 +1,18 @@
 """The replay server as a process: what it is made of, its clock, its signals, its end.
 
 Rules: the line with the address is printed once calls are answered; SIGTERM and SIGINT end calls that wait,
-let others be answered, write what was accepted, and end; a second signal is the interpreter's own. Must not
-know what is served.
+let others be answered, and end; a second signal is the interpreter's own. Must not know what is served.
 """
 
 import asyncio
 import gc
 import logging
 from collections.abc import Callable
-from contextlib import closing
 from typing import Final
 
 from grpc import aio
 
 from overwatch.platform import keep_large_blocks
-from overwatch.sdk import Run
 from overwatch_rl.replay.calls import Calls
 from overwatch_rl.replay.protocol import options
 from overwatch_rl.replay.server import Server
@@ -40,38 +37,24 @@ _KEEPALIVE: Final = (
 _log = logging.getLogger("overwatch_rl.replay")
 
 
-def opened(settings: ReplaySettings) -> Replay:
-    """The tables, durable ones read back. Raises `ValueError` for what a kind does not offer, `OSError`."""
-    return Replay(settings.tables)
-
-
 def run(settings: ReplaySettings, replay: Replay, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    The tables are closed at the end. `echo` is given lines for a person, the address first.
+    `echo` is given lines for a person, the address first.
     """
     keep_large_blocks()
     of = settings.tower
-    with closing(replay):
-        tower = None if of is None else start_run(of.run_id, of.endpoint, of.rank)
-        telemetry = Silent() if tower is None else reporting(tower, replay)
-        try:
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, replay, telemetry, echo))
-        except BaseException as error:
-            if tower is not None:
-                tower.close(outcome="failed", reason=str(error))
-            raise
+    tower = None if of is None else Tower(start_run(of.run_id, of.endpoint, of.rank))
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            status = runner.run(_serve(settings, replay, tower or Silent(), echo))
+    except BaseException as error:
         if tower is not None:
-            tower.close(outcome="completed")
+            tower.run.close(outcome="failed", reason=str(error))
+        raise
+    if tower is not None:
+        tower.run.close(outcome="completed")
     return status
-
-
-def reporting(run: Run, replay: Replay) -> Tower:
-    """What a process before did with durable tables is in its own counts."""
-    tower = Tower(run)
-    tower.go_on(replay.stats())
-    return tower
 
 
 async def _serve(
@@ -92,7 +75,7 @@ async def _serve(
     sweeps = asyncio.ensure_future(_sweep(replay, telemetry))
     try:
         await rpc.start()
-        echo(_greeting(settings, replay, port))
+        echo(_greeting(settings, port))
         number = await ended
         server.drain()
     finally:
@@ -115,13 +98,12 @@ def _listen(rpc: aio.Server, settings: ReplaySettings) -> int:
     return port
 
 
-def _greeting(settings: ReplaySettings, replay: Replay, port: int) -> str:
+def _greeting(settings: ReplaySettings, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     scheme = "grpc" if settings.credentials is None else "grpcs"
-    held = sum(table.items for table in replay.stats())
-    tables = ", ".join(f"{table.name} ({table.durability.value})" for table in settings.tables)
-    return f"replay server at {scheme}://{where}, {held} items in {tables}"
+    tables = ", ".join(f"{table.name} ({table.kind})" for table in settings.tables)
+    return f"replay server at {scheme}://{where}, in memory: {tables}"
 
 
 def look(replay: Replay, telemetry: Telemetry) -> None:

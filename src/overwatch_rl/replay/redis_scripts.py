@@ -1,10 +1,10 @@
 """What is done to a table in Redis Streams, as scripts: each of them all or nothing.
 
 Owns the form in Redis. Three keys of a table, of one slot of a cluster: a hash of its state, a stream of its
-chunks, and for each life of a writer the number of its last request. Chunks are numbered without gaps from
-when the table was declared, in microseconds, so that a table that lost its data never uses a number again;
-the number is the first part of an entry's id. The group of the stream is the life of the one learner. Must
-not know connections, nor what chunks mean.
+chunks, and for each life of a writer number and checksum of its last request. Chunks are numbered without
+gaps from when the table was declared, in microseconds, so that a table that lost its data never uses a number
+again; the number is the first part of an entry's id. The group of the stream is the life of the one learner.
+Must not know connections, nor what chunks mean.
 """
 
 from typing import Final
@@ -46,27 +46,29 @@ APPEND: Final = (
     _COMMON
     + """
 if redis.call('HGET', state, 'hash') ~= ARGV[1] then return redis.error_reply('UNDECLARED') end
-if tonumber(redis.call('GET', KEYS[3]) or '0') >= tonumber(ARGV[2]) then return 1 end
-local last, bytes, steps, added, size = of('last'), of('bytes'), of('steps'), (#ARGV - 5) / 2, 0
-for place = 7, #ARGV, 2 do size = size + #ARGV[place] end
+local number, body = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+):?(.*)$')
+if number == ARGV[2] and body ~= '' and body ~= ARGV[6] then return redis.error_reply('OTHER') end
+if tonumber(number or '0') >= tonumber(ARGV[2]) then return 1 end
+local last, bytes, steps, added, size = of('last'), of('bytes'), of('steps'), (#ARGV - 6) / 2, 0
+for place = 8, #ARGV, 2 do size = size + #ARGV[place] end
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 if added > most or size > most_bytes then return redis.error_reply('LARGE') end
 if last - of('acked') + added > most or bytes - of('acked_bytes') + size > most_bytes then
   return redis.error_reply('FULL')
 end
 local now = redis.call('TIME')
-for place = 6, #ARGV, 2 do
+for place = 7, #ARGV, 2 do
   last, steps, bytes = last + 1, steps + tonumber(ARGV[place]), bytes + #ARGV[place + 1]
   redis.call('XADD', items, whole(last) .. '-0', 'bytes', whole(bytes), 'steps', whole(steps),
     'at', whole(now[1] * 1000000 + now[2]), 'chunk', ARGV[place + 1])
 end
 redis.call('HSET', state, 'last', whole(last), 'bytes', whole(bytes), 'steps', whole(steps))
-redis.call('SET', KEYS[3], ARGV[2], 'EX', ARGV[5])
+redis.call('SET', KEYS[3], ARGV[2] .. ':' .. ARGV[6], 'EX', ARGV[5])
 return 0
 """
 )
-"""Given the encoding's hash, the request's number, most items, most bytes, seconds that the number is known;
-then steps and bytes of each chunk. 1 where the request was taken before."""
+"""Given the encoding's hash, the request's number, most items, most bytes, seconds that the number is known,
+the checksum of all chunks; then steps and bytes of each chunk. 1 where the request was taken before."""
 
 RESUME: Final = (
     _COMMON

@@ -6,14 +6,17 @@ nothing is dropped; a learner's life that begins ends the one before. Must not k
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 import grpc
 import redis.asyncio
+import xxhash
 from google.protobuf.message import Message
 from redis import exceptions
 from redis.backoff import NoBackoff
@@ -22,7 +25,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages, redis_scripts
 from overwatch_rl.replay.base import Capacity, ItemId, LeasedChunk, LeaseOf, TableStats
 from overwatch_rl.replay.chunk import Encoding
-from overwatch_rl.replay.connection import Access, Metadata, Patience, Pause, ReplayError, State
+from overwatch_rl.replay.connection import Access, Line, Metadata, Patience, ReplayError, State
 
 _KEPT_S: Final = 7 * 24 * 3600
 """A writer that appends nothing for so long is forgotten: a repeat after that is stored twice."""
@@ -41,6 +44,10 @@ _CODES: Final = {
     "LARGE": (
         grpc.StatusCode.INVALID_ARGUMENT,
         "a request larger than the table; raise max_mib or max_items",
+    ),
+    "OTHER": (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "this request was sent before with other chunks; give each request a number of its own",
     ),
     "FULL": (grpc.StatusCode.RESOURCE_EXHAUSTED, "the table is full of what no checkpoint contains yet"),
     "OOM": (grpc.StatusCode.RESOURCE_EXHAUSTED, "Redis is at its maxmemory"),
@@ -88,8 +95,10 @@ def place_of(address: str) -> Place:
     )
 
 
-class RedisLine:
+class RedisLine(Line):
     """One Redis."""
+
+    faults = (exceptions.RedisError, OSError, TimeoutError, ReplayError)
 
     def __init__(
         self,
@@ -98,10 +107,8 @@ class RedisLine:
         patience: Patience,
         changed: Callable[[State, str], None] = lambda _state, _why: None,
     ) -> None:
-        """`changed` is given a new state and why."""
-        self.state: State = "ok"
-        self.patience = patience
         self.place = place_of(address)
+        super().__init__(self.place.where, patience, changed)
         self.group = ""
         """The life of the learner that resumed here."""
         self.served = 0
@@ -110,7 +117,6 @@ class RedisLine:
         self._tables: dict[str, None] = {}
         """That were asked for, in order."""
         self._prefix = f"overwatch-rl:experience:{access.namespace}"
-        self._changed = changed
         self._is_checked = False
         self._redis: Any = _client(self.place.url, access, patience)
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -124,33 +130,20 @@ class RedisLine:
         }
         self._scripts: dict[str, Any] = {}
 
-    async def call(
+    async def attempt(
         self,
         name: str,
-        request: Message | bytes,
-        timeout_s: float,
-        metadata: Metadata = (),  # noqa: ARG002 Redis knows no traces
+        request: Message,
+        seconds: float,
+        metadata: Metadata,  # noqa: ARG002 Redis knows no traces
     ) -> Any:
-        """The answer that a replay server would give. Raises `ReplayError`."""
+        """The answer that a replay server would give."""
         method = self._methods.get(name)
         if method is None:
             raise self.error(f"{name}: {_OFFERED}", grpc.StatusCode.UNIMPLEMENTED)
-        loop, pause = asyncio.get_running_loop(), Pause(self.patience)
-        ends = loop.time() + timeout_s
-        while True:
-            try:
-                async with asyncio.timeout(min(max(0.001, ends - loop.time()), self.patience.attempt_s)):
-                    await self.check()
-                    answer = await method(request)
-            except (exceptions.RedisError, OSError, TimeoutError) as error:
-                failure = self.met(error)
-                wait_s = pause.next()
-                if loop.time() + wait_s >= ends:
-                    raise failure from error
-                await asyncio.sleep(wait_s)
-            else:
-                self.well()
-                return answer
+        async with asyncio.timeout(seconds):
+            await self.check()
+            return await method(request)
 
     def key(self, table: str, *part: str) -> str:
         """Of one slot of a cluster, a table's."""
@@ -160,9 +153,8 @@ class RedisLine:
     async def read(self, table: str, after: str, count: int) -> list[tuple[int, dict[bytes, bytes]]]:
         """Chunks of this life: new ones, waited for, or what it was given after an id already."""
         words = ("XREADGROUP", "GROUP", self.group, "learner", "COUNT", count, "BLOCK", _BLOCK_MS)
-        async with asyncio.timeout(self.patience.attempt_s + _BLOCK_MS / 1000):
-            await self.check()
-            answer = await self._redis.execute_command(*words, "STREAMS", self.key(table, "items"), after)
+        await self.check()
+        answer = await self._redis.execute_command(*words, "STREAMS", self.key(table, "items"), after)
         self.well()
         entries = answer[0][1] if answer else []
         return [(int(id_.partition(b"-")[0]), fields) for id_, fields in entries if fields]
@@ -171,8 +163,10 @@ class RedisLine:
         """A lease was given to the learner."""
         self._leases.append(number)
 
-    def met(self, error: Exception) -> ReplayError:
-        """What an error means, where it may pass; raises what it means where it may not."""
+    def met(self, error: Exception) -> tuple[ReplayError, float | None]:
+        """What an error of Redis means."""
+        if isinstance(error, ReplayError):
+            raise error
         word, text = str(error).partition(" ")[0], str(error) or type(error).__name__
         if isinstance(error, exceptions.AuthenticationError):
             text = f"{text}; give the password with --replay-token"
@@ -185,24 +179,15 @@ class RedisLine:
             if code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise found from error
             self.well()
-            return found
+            return found, None
         self._is_checked = False
         found = self.error(text, grpc.StatusCode.UNAVAILABLE)
-        self._turn("degraded", str(found))
-        return found
+        self.turn("degraded", str(found))
+        return found, None
 
     def error(self, message: str, code: grpc.StatusCode) -> ReplayError:
         """One that names this Redis."""
-        return ReplayError(f"{self.place.where}: {message}", code)
-
-    def well(self) -> None:
-        """Redis answered."""
-        self._turn("ok", f"{self.place.where} answers")
-
-    def _turn(self, state: State, why: str) -> None:
-        if state != self.state:
-            self.state = state
-            self._changed(state, why)
+        return ReplayError(f"{self.where}: {message}", code)
 
     async def close(self) -> None:
         """End it. A second call does nothing."""
@@ -248,15 +233,24 @@ class RedisLine:
         hash_ = messages.encoding_of(message).hash
         return pb.GetEncodingResponse(encoding=message, encoding_hash=hash_, kind="sequences")
 
-    async def _append(self, request: bytes) -> pb.AppendResponse:
-        head, chunks = messages.append_of(request)
-        steps = [messages.steps_of(chunk) for chunk in chunks]
-        capacity = self.place.capacity
-        words: list[Any] = [head.encoding_hash, head.number, capacity.items, capacity.bytes, _KEPT_S]
-        for own, chunk in zip(steps, chunks, strict=True):
-            words += [own, chunk]
-        is_repeat = await self._run(redis_scripts.APPEND, head.table, *words, writer=f"writer:{head.writer}")
-        return pb.AppendResponse(items=len(chunks), steps=sum(steps), is_repeat=bool(is_repeat))
+    async def _append(self, request: pb.AppendRequest) -> pb.AppendResponse:
+        capacity, steps = self.place.capacity, sum(chunk.steps for chunk in request.chunks)
+        checksum, chunks = xxhash.xxh3_64(), list[Any]()
+        for chunk in request.chunks:
+            chunks += chunk.steps, chunk.SerializeToString()
+            checksum.update(chunks[-1])
+        words = [request.encoding_hash, request.number, capacity.items, capacity.bytes, _KEPT_S]
+        is_repeat = await self._run(
+            redis_scripts.APPEND,
+            request.table,
+            *words,
+            checksum.hexdigest(),
+            *chunks,
+            writer=f"writer:{request.writer}",
+        )
+        return pb.AppendResponse(
+            items=len(request.chunks), steps=steps, is_repeat=bool(is_repeat), durable=True
+        )
 
     async def _resume(self, request: pb.ResumeRequest) -> pb.ResumeResponse:
         group = f"{request.learner}:{uuid4().hex}"
@@ -328,11 +322,13 @@ class RedisLeases:
             if not self._line.group:
                 why = f"table {table!r}: a learner's life begins with Resume; call it first"
                 raise self._line.error(why, grpc.StatusCode.FAILED_PRECONDITION)
-            answer = await self._line.call("GetEncoding", pb.GetEncodingRequest(table=table), _FOREVER)
+            answer = await self._line.call("GetEncoding", pb.GetEncodingRequest(table=table), math.inf)
             encoding = messages.encoding_of(answer.encoding)
             while True:
                 await self._room.acquire()
-                self._arrived(await self._lease(encoding))
+                while (steps := self._request.steps - sum(item.chunk.steps for item in self._held)) > 0:
+                    self._held += await self._line.retried(partial(self._read, encoding, steps))
+                self._arrived(self._lease())
         except (ReplayError, ValueError) as error:
             self._arrived(error)
 
@@ -340,40 +336,29 @@ class RedisLeases:
         """One that arrived was taken: there is room for another."""
         self._room.release()
 
-    async def _lease(self, encoding: Encoding) -> LeaseOf:
+    def _lease(self) -> LeaseOf:
         items: list[LeasedChunk] = []
-        steps, pause = 0, Pause(self._line.patience)
-        while steps < self._request.steps:
-            if not self._held:
-                own = items[-1].chunk.steps if items else self._request.steps
-                await self._read(encoding, -(-(self._request.steps - steps) // own), pause)
-            while self._held and steps < self._request.steps:
-                items.append(self._held.popleft())
-                steps += items[-1].chunk.steps
+        while sum(item.chunk.steps for item in items) < self._request.steps:
+            items.append(self._held.popleft())
         number = items[-1].id.slot
         self._line.leased(number)
         return LeaseOf(learner=self._request.learner, number=number, items=tuple(items), deadline=_FOREVER)
 
-    async def _read(self, encoding: Encoding, count: int, pause: Pause) -> None:
+    async def _read(self, encoding: Encoding, steps: int, seconds: float) -> list[LeasedChunk]:
         """What comes next; after a break first what may have been on its way to this life."""
         after = ">" if self._is_sure else f"{self._last}-0"
-        try:
+        count = -(-steps // self._held[-1].chunk.steps) if self._held else 1
+        is_sure, self._is_sure = self._is_sure, False
+        async with asyncio.timeout(seconds + _BLOCK_MS / 1000):
             entries = await self._line.read(self._request.table, after, min(count, _MOST_READ))
-        except (exceptions.RedisError, OSError, TimeoutError) as error:
-            self._line.met(error)
-            self._is_sure = False
-            await asyncio.sleep(pause.next())
-            return
-        pause.tries = 0
-        self._is_sure = self._is_sure or not entries
-        for number, fields in entries:
-            if number > self._last:
-                self._held.append(self._item(number, fields, encoding))
-                self._last = number
+        self._is_sure = is_sure or not entries
+        found = [(number, fields) for number, fields in entries if number > self._last]
+        self._last = found[-1][0] if found else self._last
+        return [self._item(number, fields, encoding) for number, fields in found]
 
     def _item(self, number: int, fields: Mapping[bytes, bytes], encoding: Encoding) -> LeasedChunk:
-        path = f"{self._line.place.where}: chunk {number}"
-        chunk = messages.chunk_of(fields[b"chunk"], encoding, path)
+        path = f"{self._line.where}: chunk {number}"
+        chunk = messages.chunk_of(messages.parsed(pb.Chunk, fields[b"chunk"]), encoding, path)
         with messages.at(path):
             encoding.check(chunk)
         return LeasedChunk(

@@ -1,8 +1,8 @@
 """A ring of steps by column: what a table of steps stores, and where.
 
-Owns rows, positions and which chunk lies where. Rules: a chunk lies in consecutive rows, its final
-observation, where it has one, in the row after its last step; so the observation after a step is that of the
-next row, stored once. Chunks go whole and oldest first, so what is held is never torn. A position only grows;
+Owns rows, positions and which chunk lies where. Rules: a chunk lies in consecutive rows, so the observation
+after a step is that of the next row, stored once; that after the last step lies beside the ring, in a place
+that is used again. Chunks go whole and oldest first, so what is held is never torn. A position only grows;
 its slot is the rest after division by the number of rows, its generation the quotient: both together name one
 step for ever. Must not know selectors, requests or time.
 """
@@ -14,12 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Chunk, Encoding
+from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Bytes, Chunk, Encoding
 
 Ints = npt.NDArray[np.int64]
 _GOES_ON, _TERMINATED, _TRUNCATED = range(3)
 _ENDS = {"terminated": _TERMINATED, "truncated": _TRUNCATED, "cut": _GOES_ON}
 _OBSERVATION = "observation"
+_NONE = -1
+_BESIDE_BYTES = 512
+"""What the record of a chunk takes, as measured."""
 
 
 class Placed(NamedTuple):
@@ -28,12 +31,15 @@ class Placed(NamedTuple):
     begin: int
     """Position of its first step."""
     end: int
-    """Position after its last row."""
+    """Position after its last one."""
     steps: int
     env: str
     version: tuple[int, int]
     at: int
     """When it was taken, in Unix nanoseconds."""
+    final: int
+    """Where the observation after it lies; below 0 where it has none."""
+    size: int
 
 
 class Ring:
@@ -48,28 +54,34 @@ class Ring:
         if beside:
             raise ValueError(f"column {beside[0]!r} has one row a chunk; single steps have no place for it")
         self.rows = rows
-        self.head = self.tail = self.num_steps = 0
+        self.head = self.tail = self.num_steps = self.size = 0
+        """Positions, steps, and bytes that all chunks take."""
         self._is_step = np.zeros(rows, np.bool_)
         self._ends = np.zeros(rows, np.uint8)
+        self._places = np.zeros(rows, np.int32)
+        """Where the observation after a step lies, if not in the next row."""
         self._lineages, self._numbers = (np.zeros(rows, np.int64) for _ in range(2))
-        kept = [column for column in encoding.columns if column.per_step]
-        self._columns = {one.name: np.zeros((rows, *one.shape), one.numpy) for one in kept}
+        stored = [column for column in encoding.columns if column.per_step]
+        self._columns = {one.name: np.zeros((rows, *one.shape), one.numpy) for one in stored}
+        self._stores = [(one.name, self._columns[one.name].data.cast("B"), one.row_bytes) for one in stored]
         self._observations = self._columns.pop(_OBSERVATION)
-        stores = {_OBSERVATION: self._observations} | self._columns
-        self._stores = [(one.name, stores[one.name].data.cast("B"), one.row_bytes) for one in kept]
-        self._observation = [one.name for one in kept].index(_OBSERVATION)
+        self._finals = self._observations[:0]
+        self._free: list[int] = []
+        self._row_bytes, self._final_bytes = (
+            self.row_bytes(encoding),
+            encoding.by_name[_OBSERVATION].row_bytes,
+        )
         self.chunks: deque[Placed] = deque()
         """What is held, oldest first; of those that were removed before their turn, 0 steps are left."""
 
     @staticmethod
     def row_bytes(encoding: Encoding) -> int:
-        """What a row takes."""
-        return encoding.step_bytes + 1 + 1 + 16
+        """What a row takes, with its priority."""
+        return encoding.step_bytes + 1 + 1 + 4 + 16 + 9
 
-    @staticmethod
-    def rows_of(chunk: Chunk) -> int:
-        """Rows that a chunk takes."""
-        return chunk.steps + (chunk.end != "terminated")
+    def cost(self, steps: int, env: str) -> int:
+        """Bytes that a chunk takes at most."""
+        return steps * self._row_bytes + self._final_bytes + _BESIDE_BYTES + len(env)
 
     def write(self, chunk: Chunk, at: int) -> None:
         """Store a checked chunk, for which there is room."""
@@ -80,25 +92,40 @@ class Ring:
                 store[place.start * width : place.stop * width] = data[part.start * width : part.stop * width]
             self._is_step[place] = True
             self._ends[place] = _GOES_ON
+            self._places[place] = _NONE
             self._lineages[place] = chunk.lineage
             self._numbers[place] = chunk.version
-        self._ends[(end - 1) % self.rows] = _ENDS[chunk.end]
+        last, final = (end - 1) % self.rows, _NONE
+        self._ends[last] = _ENDS[chunk.end]
         if chunk.end != "terminated":
-            after, (_, store, width) = end % self.rows, self._stores[self._observation]
-            final = memoryview(chunk.columns[FINAL_OBSERVATION]).cast("B")
-            store[after * width : (after + 1) * width] = final
-            self._is_step[after] = False
-            end += 1
+            self._places[last] = final = self._hold(chunk.columns[FINAL_OBSERVATION])
         self.head = end
         self.num_steps += chunk.steps
+        size = self.cost(chunk.steps, chunk.env)
+        self.size += size
         version = chunk.lineage, chunk.version
-        self.chunks.append(Placed(begin, end, chunk.steps, chunk.env, version, at))
+        self.chunks.append(Placed(begin, end, chunk.steps, chunk.env, version, at, final, size))
+
+    def _hold(self, observation: Bytes) -> int:
+        """Store an observation beside the ring; its place."""
+        if not self._free:
+            held = len(self._finals)
+            self._finals = np.resize(
+                self._finals, (min(max(64, 2 * held), self.rows), *self._finals.shape[1:])
+            )
+            self._free.extend(range(len(self._finals) - 1, held - 1, -1))
+        place = self._free.pop()
+        self._finals[place] = np.frombuffer(observation, self._finals.dtype).reshape(self._finals.shape[1:])
+        return place
 
     def pop(self) -> Placed:
         """Forget the oldest chunk."""
         oldest = self.chunks.popleft()
         self.tail = oldest.end
         self.num_steps -= oldest.steps
+        self.size -= oldest.size
+        if oldest.final != _NONE:
+            self._free.append(oldest.final)
         return oldest
 
     def clear(self, placed: Placed) -> Placed:
@@ -139,7 +166,7 @@ class Ring:
         return alive
 
     def has_step(self, slots: Ints) -> npt.NDArray[np.bool_]:
-        """Whether what lies in a slot is a step, rather than an observation alone."""
+        """Whether what lies in a slot was not removed."""
         return self._is_step.take(slots, mode="clip")
 
     def read(self, slots: Ints) -> dict[str, Array]:
@@ -151,6 +178,9 @@ class Ring:
         terminated = ends == _TERMINATED
         # Both in one block: two of their size go back to the system after each batch, and come as new pages.
         both = self._observations.take(np.concatenate([slots, slots + ~terminated]), axis=0, mode="wrap")
+        places = self._places.take(slots)
+        beside = np.flatnonzero(places != _NONE)
+        both[len(slots) + beside] = self._finals[places[beside]]
         found: dict[str, Array] = {name: column.take(slots, axis=0) for name, column in self._columns.items()}
         return found | {
             _OBSERVATION: both[: len(slots)],

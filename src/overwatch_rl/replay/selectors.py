@@ -122,10 +122,10 @@ class Occupied(Protocol):
     head: int
     """Position after the newest row."""
     num_steps: int
-    """Rows that hold a step; the others are final observations, or were removed."""
+    """Rows that hold a step; the others were removed before their turn."""
 
     def has_step(self, slots: Slots) -> NDArray[np.bool_]:
-        """Whether what lies in a slot is a step, rather than an observation alone."""
+        """Whether what lies in a slot was not removed."""
         ...
 
 
@@ -141,12 +141,21 @@ class Selector(Protocol):
         ...
 
     def update(self, slots: Slots, priorities: NDArray[np.float64]) -> None:
-        """Take new priorities; raises `ValueError` for one that is none."""
+        """Take checked priorities."""
         ...
 
     def weights(self, slots: Slots, beta: float) -> NDArray[np.float32]:
         """How much each of a drawn batch counts, over the largest of the batch."""
         ...
+
+
+def checked(priorities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Raise `ValueError` for a priority that is none."""
+    # Written so that a NaN fails too.
+    wrong = priorities[~((priorities >= 0.0) & (priorities <= MOST_PRIORITY))]
+    if len(wrong):
+        raise ValueError(f"a priority is {wrong[0]}; use 0 to {MOST_PRIORITY:g}")
+    return priorities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,11 +233,7 @@ class Prioritised:
         """Take new priorities, of slots that hold a step."""
         if not len(slots):
             return
-        # Written so that a NaN fails too.
         largest = float(np.maximum.reduce(priorities))
-        if not (np.minimum.reduce(priorities) >= 0.0 and largest <= MOST_PRIORITY):
-            wrong = priorities[~((priorities >= 0.0) & (priorities <= MOST_PRIORITY))][0]
-            raise ValueError(f"a priority is {wrong}; use 0 to {MOST_PRIORITY:g}")
         config = self._config
         self.tree.put(slots, (priorities + config.epsilon) ** config.alpha)
         self._largest = max(self._largest, (largest + config.epsilon) ** config.alpha)

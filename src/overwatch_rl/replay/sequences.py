@@ -1,380 +1,330 @@
-"""A table of sequences: whole chunks, leased to learners and used once; in memory or on disk.
+"""A table of sequences: whole chunks in memory, leased to learners and used once.
 
-Owns the state and the bytes of one table. Rules: a request is taken whole or not at all; what was taken is
-never dropped but by name (`Removal`); a durable table is first in, first out, and refuses when it is full.
-One thread uses it. Must not know the wire, nor limiters.
+Owns the chunks of one table and who has them. An item is queued or leased to one learner; it is used when
+that learner acknowledges, and comes again, flagged, when the lease ends otherwise. Rules: a request is taken
+whole or not at all; what was taken is never dropped but by name (`Removal`); all memory that a chunk takes
+counts. One thread uses it, and nothing of it survives that process. Must not know the wire, nor limiters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+import heapq
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from overwatch_rl.oplog import ItemLostError, Level, Store, StoreLimits
-from overwatch_rl.replay import fold, leases
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest
 from overwatch_rl.replay.base import (
     ItemId,
     LeasedChunk,
     LeaseOf,
     Refused,
+    Removal,
     Resumed,
     TableConfig,
     TableStats,
     Taken,
     Wait,
-    Which,
-    Writer,
+    matching,
 )
-from overwatch_rl.replay.chunk import Bytes, Chunk, Encoding
-from overwatch_rl.replay.fold import State
+from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.limiter import Rate
-from overwatch_rl.replay.operations import (
-    Acknowledged,
-    Declared,
-    Extended,
-    Item,
-    Lapsed,
-    LearnerResumed,
-    Lease,
-    Leased,
-    Missed,
-    Operation,
-    Removed,
-    Snapshot,
-)
-from overwatch_rl.replay.orders import ORDERS
 
 REMOVERS: Final = ("refuse", "oldest")
 """What a full table does: refuse new chunks, or remove the oldest that are queued."""
+BESIDE_BYTES: Final = 1_024
+"""What a chunk of five columns takes beside their bytes and its names, as measured; 64 more a column."""
+MOST_LEARNERS: Final = 4_096
+"""Most that are remembered; the one that came first and has no lease goes first."""
+MOST_DONE: Final = 4_096
+"""Most acknowledged leases of a learner that are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceBook:
-    """The table, as the log sees it."""
+@dataclass(slots=True, eq=False)
+class Lease:
+    """Chunks that a learner has, or had until their time was over."""
 
-    state: State
+    items: tuple[int, ...]
+    deadline: int
+    has_lapsed: bool = False
+    """Its chunks are queued again; a late acknowledgement counts for those that no other lease got."""
 
-    @property
-    def items(self) -> Mapping[int, Item]:
-        """Chunks that are queued or leased."""
-        return self.state.items
 
-    def apply(self, operation: Operation) -> None:
-        """Change the state."""
-        fold.apply(self.state, operation)
+@dataclass(slots=True, eq=False)
+class Item:
+    """A chunk that is queued or leased."""
 
-    def snapshot(self, at: int) -> Snapshot:
-        """The whole state."""
-        return fold.snapshot(self.state, at)
+    chunk: Chunk
+    at: int
+    size: int
+    is_queued: bool = True
+    deliveries: int = 0
+    lease: Lease | None = None
+    """The newest one that got it."""
 
-    def lost(self, items: tuple[int, ...], at: int) -> list[Operation]:
-        """What takes chunks out whose bytes are gone, and what is of one unit with them."""
-        return leases.lose(self.state, items, at)
 
-    def mended(self, operation: Operation) -> Operation | None:
-        """What an operation means where others are lost; `None` for nothing."""
-        state = self.state
-        match operation:
-            case Leased(items=items) | Removed(items=items):
-                # They were queued then: what had them before ended in a record that is lost.
-                self._end(lambda _, lease: not set(items).isdisjoint(lease.items), operation.at)
-                queued = {item for unit in state.queue.all() for item in unit}
-                left = tuple(item for item in items if item in queued)
-                return msgspec.structs.replace(operation, items=left) if left else None
-            case Acknowledged(upto=upto, items=items) | LearnerResumed(cursor=upto, items=items):
-                used, mine = set(items), operation.learner
-                self._end(
-                    lambda name, lease: (
-                        not used.issuperset(lease.items)
-                        if name == mine and lease.number <= upto
-                        else not used.isdisjoint(lease.items)
-                    ),
-                    operation.at,
-                )
-                left = tuple(item for item in items if item in state.items)
-                return msgspec.structs.replace(operation, items=left)
-            case Lapsed(learner=learner, number=number):
-                known = state.learners.get(learner)
-                return operation if known is not None and number in known.leases else None
-            case Extended(learner=learner) | Missed(learner=learner):
-                return operation if learner in state.learners else None
-            case _:
-                return operation
+@dataclass(slots=True)
+class Learner:
+    """One learner's leases."""
 
-    def _end(self, is_over: Callable[[str, Lease], bool], at: int) -> None:
-        """End leases as if by time."""
-        for name, learner in self.state.learners.items():
-            for lease in [lease for lease in learner.leases.values() if is_over(name, lease)]:
-                fold.apply(self.state, Lapsed(at=at, learner=name, number=lease.number))
+    next_number: int = 1
+    leases: dict[int, Lease] = field(default_factory=dict)
+    """By number, rising."""
+    done: "deque[int]" = field(default_factory=lambda: deque(maxlen=MOST_DONE))
+    """Numbers of the last leases that were acknowledged."""
 
 
 class Sequences:
-    """One table. `close` it."""
+    """One table."""
 
-    def __init__(
-        self, config: TableConfig, encoding: Encoding | None = None, segment_bytes: int = 64 << 20
-    ) -> None:
-        """Read back what its folder has. Raises `ValueError` for a configuration that contradicts itself."""
-        _check(config)
+    def __init__(self, config: TableConfig, encoding: Encoding) -> None:  # noqa: ARG002 as every kind's
         self.config = config
-        self.state = State(selector=config.selector)
-        self.last: Future[None] | None = None
-        """Of what was done last and is not safe at once."""
+        self.steps = 0
+        """That are queued or leased."""
+        self._items: dict[int, Item] = {}
+        self._queue: list[int] = []
+        """A heap of ids; some may be of items that are gone."""
+        self._learners: dict[str, Learner] = {}
+        self._removed: Counter[str] = Counter()
+        self._accepted = self._acknowledged = self._sampled = self._redelivered = self._late = 0
+        self._size = self._queued = self._queued_steps = 0
         self._is_full = False
-        capacity = config.capacity
-        self.store: Store[Operation] = Store(
-            SequenceBook(self.state),
-            Operation,
-            (config.folder, "replay"),
-            StoreLimits(
-                level=config.durability,
-                held_bytes=capacity.bytes,
-                memory_bytes=capacity.memory_bytes,
-                disk_bytes=capacity.disk_bytes or 4 * capacity.bytes + 4 * segment_bytes,
-                segment_bytes=segment_bytes,
-            ),
-        )
-        if encoding is not None and self.state.encoding is None:
-            self._do([Declared(at=self.store.last_at, encoding=encoding)])
 
-    @property
-    def encoding(self) -> Encoding:
-        """What its bytes mean. Raises `ValueError` where that is not declared."""
-        if self.state.encoding is None:
-            raise ValueError(f"table {self.config.name!r} has no encoding: declare it first")
-        return self.state.encoding
+    @staticmethod
+    def check(config: TableConfig) -> None:
+        """Raise `ValueError`, naming what contradicts what."""
+        name = f"table {config.name!r}"
+        if config.selector != "fifo":
+            raise ValueError(f"{name}: selector {config.selector!r} is not fifo, as that of sequences is")
+        if config.remover not in REMOVERS:
+            raise ValueError(f"{name}: remover {config.remover!r} is none of {', '.join(REMOVERS)}")
+        if config.rate != Rate():
+            raise ValueError(
+                f"{name}: a rate is for tables of steps; a chunk of sequences is used once anyway"
+            )
+        if not config.lease_s > 0:
+            raise ValueError(f"{name}: lease_s is {config.lease_s}, not above 0")
 
-    def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Wait | Refused:
+    def append(self, chunks: Sequence[Chunk], now: int) -> Taken | Wait | Refused:
         """Take all of checked chunks, or none."""
-        if leases.is_repeat(self.state, writer):
-            return Taken(items=0, steps=0, safe=self.last or self._do([]), is_repeat=True)
-        payloads = [self.encoding.pack(chunk) for chunk in chunks]
-        size = sum(map(len, payloads))
-        refusal = self._refusal(len(chunks), size, now)
+        sizes = [
+            chunk.size + BESIDE_BYTES + 64 * len(chunk.columns) + len(chunk.run) + len(chunk.env)
+            for chunk in chunks
+        ]
+        refusal = self._refusal(len(chunks), sum(sizes))
         if refusal is not None:
             return refusal
-        operations: list[Operation] = []
-        kept: dict[int, bytes] = {}
-        for index, (chunk, payload) in enumerate(zip(chunks, payloads, strict=True)):
-            item = _item(self.state.next_id, chunk, len(payload), now)
-            is_last = index == len(chunks) - 1
-            for operation in leases.accept(self.state, item, writer if is_last else None):
-                fold.apply(self.state, operation)
-                operations.append(operation)
-            kept[item.id] = payload
+        for chunk, size in zip(chunks, sizes, strict=True):
+            # The bytes of its own: a view would keep a whole request, or change with its array.
+            columns = {name: bytes(data) for name, data in chunk.columns.items()}
+            self._accepted += 1
+            self._items[self._accepted] = item = Item(
+                msgspec.structs.replace(chunk, columns=columns), now, size
+            )
+            self.steps += chunk.steps
+            self._size += size
+            self._enqueue(self._accepted, item)
         self._is_full = False
-        self.last = safe = self.store.submit(operations, kept, _gone(operations))
-        return Taken(items=len(chunks), steps=sum(chunk.steps for chunk in chunks), safe=safe)
+        return Taken(items=len(chunks), steps=sum(chunk.steps for chunk in chunks))
 
     def lease(self, learner: str, steps: int, after: int, now: int) -> LeaseOf | None:
-        """See `base.SequenceTable`."""
-        is_new = False
-        while True:
-            known = leases.known_lease(self.state, learner, after)
-            if known is None:
-                units = leases.next_units(self.state, steps)
-                if units is None:
-                    return None
-                deadline = now + int(self.config.lease_s * 1e9)
-                self._do(leases.lease(self.state, (learner, after), units, deadline, now))
-                is_new = True
-                continue
-            payloads = self._load(known)
-            if isinstance(payloads, dict):
-                return self._served(learner, known, payloads, is_new=is_new)
-            self._do(leases.lose(self.state, payloads, now))
+        """The learner's first lease numbered above `after`: one that it did not get, or a new one.
+
+        `after` is the last lease that it got, or `Resumed.next_number - 1`. A new one has as few of the next
+        chunks as have at least `steps` steps; `None` where there are not so many.
+        """
+        owner = self._learner(learner)
+        missed = {number: lease for number, lease in owner.leases.items() if number > after}
+        for number, lease in missed.items():
+            if not lease.has_lapsed:
+                return self._served(learner, number, lease, is_new=False)
+        if self._queued_steps < max(1, steps):
+            return None
+        for number in missed:
+            # It never got them, so it cannot acknowledge them.
+            del owner.leases[number]
+        number = max(owner.next_number, after + 1)
+        owner.next_number = number + 1
+        lease = owner.leases[number] = Lease(
+            self._dequeue(max(1, steps)), now + int(self.config.lease_s * 1e9)
+        )
+        for one in lease.items:
+            self._items[one].lease = lease
+            self._items[one].deliveries += 1
+        self._sampled += len(lease.items)
+        return self._served(learner, number, lease, is_new=True)
 
     def extend(self, learner: str, now: int) -> int:
-        """See `base.SequenceTable`."""
-        deadline = now + int(self.config.lease_s * 1e9)
-        self._do(leases.extend(self.state, learner, deadline, now))
-        known = self.state.learners.get(learner)
-        return 0 if known is None else len(known.leases)
+        """Give all leases of a learner a new deadline; how many it has."""
+        leases = [lease for lease in self._learner(learner).leases.values() if not lease.has_lapsed]
+        for lease in leases:
+            lease.deadline = now + int(self.config.lease_s * 1e9)
+        return len(leases)
 
-    def acknowledge(self, learner: str, upto: int, now: int) -> int:
-        """See `base.SequenceTable`."""
-        before = self.state.account.acknowledged.items
-        self._do(leases.acknowledge(self.state, learner, upto, now))
-        return self.state.account.acknowledged.items - before
+    def acknowledge(self, learner: str, upto: int) -> int:
+        """The items of leases numbered up to `upto` are used; how many are so by this call."""
+        owner, used = self._learner(learner), 0
+        for number in [number for number in owner.leases if number <= upto]:
+            lease = owner.leases.pop(number)
+            owner.done.append(number)
+            for one in lease.items:
+                item = self._items.get(one)
+                if item is not None and item.lease is lease:
+                    self._forget(one)
+                    used += 1
+                else:
+                    self._late += 1
+        self._acknowledged += used
+        return used
 
-    def resume(self, learner: str, cursor: int, now: int) -> Resumed:
-        """See `base.SequenceTable`."""
-        operations, answer = leases.resume(self.state, learner, cursor, now)
-        self._do(operations)
-        return answer
+    def resume(self, learner: str, cursor: int) -> Resumed:
+        """Leases up to the cursor are used; later ones are void, and their items come again."""
+        owner = self._learner(learner)
+        known = owner.next_number
+        used = self.acknowledge(learner, cursor)
+        again = sum(self._put_back(lease) for lease in owner.leases.values() if not lease.has_lapsed)
+        owner.leases.clear()
+        owner.next_number = max(known, cursor + 1)
+        return Resumed(
+            next_number=owner.next_number,
+            redelivered=again,
+            acknowledged=used,
+            gap=sum(number > cursor for number in owner.done),
+            is_unknown=cursor >= known,
+        )
 
     def expire(self, now: int) -> int:
-        """See `base.SequenceTable`."""
-        before = self.state.account.redelivered
-        self._do(leases.expire(self.state, now))
-        return self.state.account.redelivered - before
+        """End the leases whose deadline has passed; how many items come again."""
+        over = [
+            lease
+            for owner in self._learners.values()
+            for lease in owner.leases.values()
+            if lease.deadline <= now and not lease.has_lapsed
+        ]
+        for lease in over:
+            lease.has_lapsed = True
+        return sum(map(self._put_back, over))
 
-    def remove(self, which: Which, now: int) -> int:
-        """Remove queued chunks; what is leased stays."""
-        before = len(self.state.items)
-        self._do(leases.remove(self.state, which, now))
-        return before - len(self.state.items)
+    def remove(self, which: ClearRequest) -> int:
+        """Remove queued items; how many. What is leased stays."""
+        queued = [number for number, item in self._items.items() if item.is_queued]
+        matches = matching(which)
+        gone = [
+            number
+            for number in queued[: max(0, len(queued) - which.keep_last)]
+            if matches(
+                (chunk := self._items[number].chunk).env,
+                self._items[number].at,
+                (chunk.lineage, chunk.version),
+            )
+        ]
+        self._remove(gone, "cleared")
+        self._queue = sorted(number for number, item in self._items.items() if item.is_queued)
+        return len(gone)
 
     def stats(self) -> TableStats:
         """What it holds and did."""
-        state, account = self.state, self.state.account
-        envs: dict[str, int] = {}
-        for item in state.items.values():
-            envs[item.env] = envs.get(item.env, 0) + item.steps
-        times = [item.at for item in state.items.values()]
+        items = self._items.values()
+        envs: Counter[str] = Counter()
+        for item in items:
+            envs[item.chunk.env] += item.chunk.steps
+        times = [item.at for item in items]
+        leases = [lease for owner in self._learners.values() for lease in owner.leases.values()]
         return TableStats(
             name=self.config.name,
             kind=self.config.kind,
-            items=len(state.items),
+            items=len(items),
             steps=self.steps,
-            bytes=account.queued.bytes + account.leased.bytes,
-            accepted=account.accepted.items,
-            queued=account.queued.items,
-            leased=account.leased.items,
-            acknowledged=account.acknowledged.items,
-            removed={reason: amount.items for reason, amount in account.removed.items()},
-            sampled=account.sampled.items,
-            redelivered=account.redelivered,
-            late={"ack": account.late},
-            leases=sum(len(learner.leases) for learner in state.learners.values()),
-            spilled_bytes=self.store.spilled_bytes,
-            episodes=len({(item.run, item.env, item.episode) for item in state.items.values()}),
+            bytes=self._size,
+            accepted=self._accepted,
+            queued=self._queued,
+            leased=len(items) - self._queued,
+            acknowledged=self._acknowledged,
+            removed=dict(self._removed),
+            sampled=self._sampled,
+            redelivered=self._redelivered,
+            late={"ack": self._late},
+            leases=sum(not lease.has_lapsed for lease in leases),
+            episodes=len({(item.chunk.run, item.chunk.env, item.chunk.episode) for item in items}),
             envs=envs,
             oldest=min(times, default=None),
             newest=max(times, default=None),
-            problem=self.store.problem,
             is_full=self._is_full,
             most_items=self.config.capacity.items,
             most_bytes=self.config.capacity.bytes,
         )
 
-    @property
-    def steps(self) -> int:
-        """Steps that are queued or leased."""
-        return self.state.account.queued.steps + self.state.account.leased.steps
+    def _learner(self, name: str) -> Learner:
+        if name not in self._learners:
+            if len(self._learners) >= MOST_LEARNERS:
+                idle = next((one for one, owner in self._learners.items() if not owner.leases), None)
+                self._learners.pop(idle or "", None)
+            self._learners[name] = Learner()
+        return self._learners[name]
 
-    def close(self) -> None:
-        """Write what waits and let go of the folder. A second call does nothing."""
-        self.store.close()
-
-    def _do(self, operations: Sequence[Operation]) -> "Future[None]":
-        for operation in operations:
-            fold.apply(self.state, operation)
-        gone = _gone(operations)
-        made = self.store.submit(operations, {}, gone)
-        self._is_full = self._is_full and not gone
-        if not made.done():
-            self.last = made
-        return made
-
-    def _refusal(self, items: int, size: int, now: int) -> Wait | Refused | None:
+    def _refusal(self, items: int, size: int) -> Wait | Refused | None:
         """Why a request cannot be taken now; the oldest are removed first where that is the rule."""
         capacity, name = self.config.capacity, self.config.name
         if items > capacity.items or size > capacity.bytes:
             most = f"{capacity.items} chunks and {capacity.bytes} bytes"
-            return Refused(
-                reason="too_large",
-                message=f"{items} chunks of {size} bytes; table {name!r} holds {most}: send fewer at once",
-            )
-        if self.store.problem is not None:
-            return Refused(reason="disk", message=f"table {name!r} cannot write: {self.store.problem}")
-        over = len(self.state.items) + items - capacity.items, self.store.held_bytes + size - capacity.bytes
-        if self.config.remover == "oldest" and max(over) > 0:
-            self._do(leases.evict(self.state, *over, now))
-        if len(self.state.items) + items <= capacity.items and self.store.room(size):
-            return None
-        if not self.state.queue.units and not self.state.account.leased.items:
-            return Refused(
-                reason="full",
-                message=f"table {name!r} is full of episodes that have not ended: raise its capacity",
-            )
-        self._is_full = True
-        return Wait(reason="full")
+            message = f"{items} chunks of {size} bytes; table {name!r} holds {most}: send fewer at once"
+            return Refused(reason="too_large", message=message)
+        while len(self._items) + items > capacity.items or self._size + size > capacity.bytes:
+            if self.config.remover == "refuse" or not self._queued:
+                self._is_full = True
+                return Wait(reason="full")
+            self._remove(self._dequeue(1), "evicted")
+        return None
 
-    def _load(self, lease: Lease) -> dict[int, bytes] | list[int]:
-        """The bytes of a lease's chunks, or which of them are lost."""
-        found: dict[int, bytes] = {}
-        lost = []
-        for item in lease.items:
-            try:
-                found[item] = self.store.load(item)
-            except ItemLostError:
-                lost.append(item)
-        return lost or found
+    def _enqueue(self, number: int, item: Item) -> None:
+        item.is_queued = True
+        heapq.heappush(self._queue, number)
+        self._queued += 1
+        self._queued_steps += item.chunk.steps
 
-    def _served(self, learner: str, lease: Lease, payloads: dict[int, bytes], *, is_new: bool) -> LeaseOf:
-        items = []
+    def _dequeue(self, steps: int) -> tuple[int, ...]:
+        """As few of the next ones as have so many steps, which are there."""
+        taken: list[int] = []
+        while steps > 0:
+            number = heapq.heappop(self._queue)
+            item = self._items.get(number)
+            if item is not None:
+                item.is_queued = False
+                self._queued -= 1
+                self._queued_steps -= item.chunk.steps
+                steps -= item.chunk.steps
+                taken.append(number)
+        return tuple(taken)
+
+    def _put_back(self, lease: Lease) -> int:
         for number in lease.items:
-            item, count = self.state.items[number], self.state.deliveries[number]
-            columns = self.encoding.unpack(payloads[number], item.steps, item.end)
-            items.append(
-                LeasedChunk(
-                    id=ItemId(number, count),
-                    chunk=_chunk(item, columns),
-                    is_redelivered=count > 1 or not is_new,
-                    at=item.at,
-                )
+            self._enqueue(number, self._items[number])
+        self._redelivered += len(lease.items)
+        return len(lease.items)
+
+    def _remove(self, numbers: Sequence[int], reason: Removal) -> None:
+        for number in numbers:
+            self._forget(number)
+        if numbers:
+            self._removed[reason] += len(numbers)
+
+    def _forget(self, number: int) -> None:
+        item = self._items.pop(number)
+        self.steps -= item.chunk.steps
+        self._size -= item.size
+        self._queued -= item.is_queued
+        self._queued_steps -= item.is_queued * item.chunk.steps
+        self._is_full = False
+
+    def _served(self, learner: str, number: int, lease: Lease, *, is_new: bool) -> LeaseOf:
+        items = tuple(
+            LeasedChunk(
+                id=ItemId(one, self._items[one].deliveries),
+                chunk=self._items[one].chunk,
+                is_redelivered=self._items[one].deliveries > 1 or not is_new,
+                at=self._items[one].at,
             )
-        return LeaseOf(learner=learner, number=lease.number, items=tuple(items), deadline=lease.deadline)
-
-
-def _gone(operations: Sequence[Operation]) -> list[int]:
-    """Chunks that live no more after these."""
-    return [
-        item
-        for operation in operations
-        if isinstance(operation, Acknowledged | LearnerResumed | Removed)
-        for item in operation.items
-    ]
-
-
-def _check(config: TableConfig) -> None:
-    """Raise `ValueError`, naming what contradicts what."""
-    name = f"table {config.name!r}"
-    if config.selector not in ORDERS:
-        raise ValueError(f"{name}: selector {config.selector!r} is none of {', '.join(ORDERS)}")
-    if config.remover not in REMOVERS:
-        raise ValueError(f"{name}: remover {config.remover!r} is none of {', '.join(REMOVERS)}")
-    if config.durability is not Level.MEMORY:
-        if config.folder is None:
-            raise ValueError(f"{name}: the level {config.durability.value} needs a folder")
-        if config.selector != "fifo" or config.remover != "refuse":
-            raise ValueError(f"{name}: a durable table is fifo and refuses when it is full")
-    elif config.folder is not None or config.capacity.memory_bytes is not None:
-        raise ValueError(f"{name}: the level memory has no folder and no memory_bytes")
-    if config.rate != Rate():
-        raise ValueError(f"{name}: a rate is for tables of steps; a chunk of sequences is used once anyway")
-    if not config.lease_s > 0:
-        raise ValueError(f"{name}: lease_s is {config.lease_s}, not above 0")
-
-
-def _item(number: int, chunk: Chunk, size: int, now: int) -> Item:
-    return Item(
-        id=number,
-        at=now,
-        run=chunk.run,
-        env=chunk.env,
-        episode=chunk.episode,
-        first_step=chunk.first_step,
-        steps=chunk.steps,
-        lineage=chunk.lineage,
-        version=chunk.version,
-        end=chunk.end,
-        size=size,
-    )
-
-
-def _chunk(item: Item, columns: Mapping[str, Bytes]) -> Chunk:
-    return Chunk(
-        run=item.run,
-        env=item.env,
-        episode=item.episode,
-        first_step=item.first_step,
-        steps=item.steps,
-        lineage=item.lineage,
-        version=item.version,
-        end=item.end,
-        columns=columns,
-    )
+            for one in lease.items
+        )
+        return LeaseOf(learner=learner, number=number, items=items, deadline=lease.deadline)

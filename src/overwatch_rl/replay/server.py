@@ -17,9 +17,9 @@ from grpc import aio
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.calls import UNARY, Calls, Failure
-from overwatch_rl.replay.messages import append_of, parsed
+from overwatch_rl.replay.messages import parsed
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
-from overwatch_rl.replay.service import KindError, UnsafeError
+from overwatch_rl.replay.service import KindError
 from overwatch_rl.replay.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.spans import HEADER
@@ -61,24 +61,27 @@ class Server:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"the service is {SERVICE.full_name}")
         return _NOT_SERVING if self._calls.moves.is_draining else _SERVING
 
-    async def _unary(self, name: str, body: bytes, context: Context) -> bytes:
+    async def _unary(self, name: str, body: bytes, context: Context) -> Any:
         async def answer() -> bytes:
-            kind = request_of(name)
-            request = append_of(body) if kind is pb.AppendRequest else parsed(kind, body)
-            response = await UNARY[name](self._calls, request, context.time_remaining())
-            return response if isinstance(response, bytes) else response.SerializeToString()
+            """Decode, call and encode."""
+            response = await UNARY[name](
+                self._calls, parsed(request_of(name), body), context.time_remaining()
+            )
+            answered: bytes = response.SerializeToString()
+            return answered
 
-        answered: bytes = await self._guarded(name, context, answer)
-        return answered
+        return await self._guarded(name, context, answer)
 
     async def _stream(self, bodies: AsyncIterator[bytes], context: Context) -> None:
         async def requests() -> AsyncIterator[pb.SampleStreamRequest]:
+            """Decode each as it comes."""
             async for body in bodies:
                 yield parsed(pb.SampleStreamRequest, body)
 
         async def answer() -> None:
+            """Send each as it is there."""
             async for response in self._calls.sample_stream(requests()):
-                await context.write(response)
+                await context.write(response.SerializeToString())
 
         await self._guarded(STREAM, context, answer)
 
@@ -121,8 +124,6 @@ def _failure(error: Exception, name: str) -> Failure:
             return Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         case ValueError() | OverflowError():
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        case UnsafeError():
-            return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
         case _:
             _log.error("%s failed", name, exc_info=error)
             return Failure(grpc.StatusCode.INTERNAL, "the server failed; its log has the cause")

@@ -1,50 +1,49 @@
 """The replay server without a wire: tables, their encodings and limiters behind one facade.
 
-Owns what a request means. Rules: one thread uses it, that of the server's event loop; nothing here waits but
-`safe`. An answer `Wait` means: ask again after `changed` was called. A request that changed a table is to be
-answered once `safe` returns. Must not know gRPC.
+Owns what a request means. Rules: one thread uses it, that of the server's event loop; nothing here waits. An
+answer `Wait` means: ask again after `changed` was called. Must not know gRPC.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
-from overwatch.deflate import fast_zlib
 from overwatch_rl.clock import elapsing
-from overwatch_rl.oplog import StoreClosedError
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest, Transition
 from overwatch_rl.replay.base import (
-    Durability,
     LeaseOf,
+    Refusal,
     Refused,
     Resumed,
     Sampled,
-    SequenceTable,
-    StepTable,
-    Table,
     TableConfig,
     TableStats,
     Taken,
     Wait,
-    Which,
     Writer,
 )
 from overwatch_rl.replay.chunk import Chunk, Encoding
-from overwatch_rl.replay.kinds import KINDS
 from overwatch_rl.replay.limiter import Limiter
-from overwatch_rl.replay.packing import Transition, pack
+from overwatch_rl.replay.packing import pack, priorities_of
 from overwatch_rl.replay.sequences import Sequences
 from overwatch_rl.replay.steps import Steps
 
+KINDS: Final[dict[str, type[Sequences] | type[Steps]]] = {"sequences": Sequences, "steps": Steps}
+"""Kinds of storage by name."""
 MOST_WRITERS: Final = 4_096
-"""Most writers whose last request is compared with one of the same number."""
-PATIENCE_S: Final = 30.0
-"""So long an answer waits for the disk."""
+"""Most writers of a table whose last request is remembered; the one that was silent longest goes first."""
+_HOW: Final = (
+    "bytes have no dtype of their own, so call Declare with the table's columns first, such as observation "
+    "(float32, shape [4]), action (int64), reward (float32) and final_observation (as observation, "
+    "per_chunk); then send this again"
+)
+
+Answer: TypeAlias = Taken | Wait | Refused
 
 
 class UnknownTableError(LookupError):
@@ -55,10 +54,6 @@ class KindError(ValueError):
     """A table of this kind does not offer what was asked: sequences are leased, steps are sampled."""
 
 
-class UnsafeError(Exception):
-    """What was done could not be made safe in time; whether it stands is seen once it is."""
-
-
 @dataclass(slots=True)
 class Held:
     """A table with its limiter, once its encoding is declared."""
@@ -66,31 +61,29 @@ class Held:
     config: TableConfig
     limiter: Limiter
     encoding: Encoding | None = None
-    table: Table | None = None
+    table: Sequences | Steps | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """Requests by reason."""
     requests: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By writer, the number and the checksum of the last request that this process received."""
+    """By writer, the number and the checksum of its last request."""
 
 
 class Replay:
-    """All tables of a server. One thread uses it, that of the event loop; `close` it."""
+    """All tables of a server. One thread uses it, that of the event loop."""
 
     def __init__(self, configs: Sequence[TableConfig], clock: Callable[[], int] | None = None) -> None:
-        """A durable table is read back here. Raises `FolderBusyError`, `OSError`, `ValueError`.
-
-        `clock` gives Unix nanoseconds that never go back.
-        """
+        """Raises `ValueError`. `clock` gives Unix nanoseconds that never go back."""
         self.changed: Callable[[], None] = lambda: None
         """Called after anything that may let a waiting request go on; set it."""
         self.now = clock or elapsing(time.time_ns())
         self._tables: dict[str, Held] = {}
-        try:
-            for config in configs:
-                self._add(config)
-        except BaseException:
-            self.close()
-            raise
+        for config in configs:
+            if config.kind not in KINDS:
+                raise ValueError(f"table {config.name!r}: kind {config.kind!r} is none of {', '.join(KINDS)}")
+            if config.name in self._tables:
+                raise ValueError(f"two tables are named {config.name!r}")
+            KINDS[config.kind].check(config)
+            self._tables[config.name] = Held(config, Limiter(config.rate))
 
     @property
     def tables(self) -> Mapping[str, Held]:
@@ -101,11 +94,7 @@ class Replay:
         """Fix what the bytes of a table mean; its hash. A table that has another one raises `ValueError`."""
         held = self._held(table)
         if held.encoding is None:
-            made = KINDS[held.config.kind](held.config, encoding)
-            least = held.config.rate.min_steps
-            if isinstance(made, Steps) and 2 * least > made.ring.rows:
-                raise ValueError(f"table {table!r} has {made.ring.rows} rows, too few for min_steps {least}")
-            held.table, held.encoding = made, encoding
+            held.table, held.encoding = KINDS[held.config.kind](held.config, encoding), encoding
         elif held.encoding.hash != encoding.hash:
             raise ValueError(f"table {table!r} has another encoding: {_difference(held.encoding, encoding)}")
         return encoding.hash
@@ -114,33 +103,34 @@ class Replay:
         """Raises `UnknownTableError` where none is declared."""
         encoding = self._held(table).encoding
         if encoding is None:
-            raise UnknownTableError(f"table {table!r} has no encoding yet: declare it first")
+            raise UnknownTableError(f"table {table!r} has no encoding yet: {_HOW}")
         return encoding
 
     def append(
         self, table: str, encoding_hash: str, chunks: Sequence[Chunk], writer: Writer | None = None
-    ) -> Taken | Wait | Refused:
+    ) -> Answer:
         """Take all chunks of a request, or none."""
         encoding, (held, known) = self.encoding(table), self._declared(table)
         if encoding_hash != encoding.hash:
             why = f"table {table!r} has the encoding {encoding.hash}, not {encoding_hash}: declare it again"
-            return self._answered(held, Refused(reason="encoding", message=why))
+            return _refused(held, "encoding", why)
         try:
-            for index, chunk in enumerate(chunks):
-                _named(index, encoding, chunk)
+            _check(encoding, chunks)
         except ValueError as error:
-            return self._answered(held, Refused(reason="invalid", message=str(error)))
+            return _refused(held, "invalid", str(error))
         if writer is None:
-            return self._append(held, known, chunks, None)
+            return self._taken(held, known, lambda: known.append(chunks, self.now()))
         request = writer.number, _checksum(chunks)
-        number, checksum = held.requests.get(writer.id, request)
+        number, checksum = held.requests.get(writer.id, (-1, 0))
         if number == writer.number and checksum != request[1]:
-            message = (
+            why = (
                 f"writer {writer.id[:60]!r} sent request {number} before with other chunks; "
                 "give each request a number of its own"
             )
-            return self._answered(held, Refused(reason="invalid", message=message))
-        answer = self._append(held, known, chunks, writer)
+            return _refused(held, "invalid", why)
+        if writer.number <= number:
+            return Taken(items=0, steps=0, is_repeat=True)
+        answer = self._taken(held, known, lambda: known.append(chunks, self.now()))
         if isinstance(answer, Taken):
             held.requests.pop(writer.id, None)
             held.requests[writer.id] = request
@@ -148,37 +138,39 @@ class Replay:
                 del held.requests[next(iter(held.requests))]
         return answer
 
-    def store(self, table: str, transitions: Sequence[Transition]) -> Taken | Wait | Refused:
+    def store(self, table: str, transitions: Sequence[Transition]) -> Answer:
         """Take the origin's transitions, packed into chunks."""
         encoding, (held, known) = self.encoding(table), self._declared(table)
         try:
+            priorities = priorities_of(transitions, are_used=held.config.selector == "prioritised")
             chunks = pack(transitions, encoding)
-            for index, chunk in enumerate(chunks):
-                _named(index, encoding, chunk)
+            _check(encoding, chunks)
         except ValueError as error:
-            return self._answered(held, Refused(reason="invalid", message=str(error)))
-        return self._append(held, known, chunks, None)
+            return _refused(held, "invalid", str(error))
+        if isinstance(known, Steps):
+            return self._taken(held, known, lambda: known.append(chunks, self.now(), priorities))
+        return self._taken(held, known, lambda: known.append(chunks, self.now()))
 
     def lease(self, table: str, learner: str, steps: int, after: int) -> LeaseOf | None:
-        """See `SequenceTable.lease`."""
+        """See `Sequences.lease`."""
         return self._sequences(table).lease(learner, steps, after, self.now())
 
     def extend(self, table: str, learner: str) -> int:
-        """See `SequenceTable.extend`."""
+        """See `Sequences.extend`."""
         return self._sequences(table).extend(learner, self.now())
 
     def acknowledge(self, table: str, learner: str, upto: int) -> int:
-        """See `SequenceTable.acknowledge`."""
-        return self._moved(self._sequences(table).acknowledge(learner, upto, self.now()))
+        """See `Sequences.acknowledge`."""
+        return self._moved(self._sequences(table).acknowledge(learner, upto))
 
     def resume(self, table: str, learner: str, cursor: int) -> Resumed:
-        """See `SequenceTable.resume`."""
-        answer = self._sequences(table).resume(learner, cursor, self.now())
+        """See `Sequences.resume`."""
+        answer = self._sequences(table).resume(learner, cursor)
         self.changed()
         return answer
 
     def sample(self, table: str, count: int, exponent: float | None = None) -> Sampled | None:
-        """See `StepTable.sample`; `None` also while the limiter holds samples back."""
+        """See `Steps.sample`; `None` also while the limiter holds samples back."""
         held, steps = self._steps(table)
         if not held.limiter.may_sample(steps.steps):
             return None
@@ -195,13 +187,16 @@ class Replay:
         generations: npt.NDArray[np.int64],
         priorities: npt.NDArray[np.float64],
     ) -> int:
-        """See `StepTable.update_priorities`."""
-        return self._steps(table)[1].update_priorities(slots, generations, priorities)
+        """See `Steps.update_priorities`."""
+        held, steps = self._steps(table)
+        if held.config.selector != "prioritised":
+            raise KindError(f"table {table!r} is {held.config.selector}: its steps have no priorities")
+        return steps.update_priorities(slots, generations, priorities)
 
-    def clear(self, table: str, which: Which) -> int:
-        """See `Table.remove`."""
+    def clear(self, table: str, which: ClearRequest) -> int:
+        """Remove what all conditions of a request hold of; how many items. What is leased stays."""
         held, known = self._declared(table)
-        removed = known.remove(which, self.now())
+        removed = known.remove(which)
         if not known.steps:
             held.limiter.clear()
         return self._moved(removed)
@@ -216,82 +211,38 @@ class Replay:
         tables = [held.table for held in self._tables.values() if isinstance(held.table, Sequences)]
         return self._moved(sum(table.expire(now) for table in tables))
 
-    async def safe(self, table: str) -> None:
-        """Wait until all that a table got is as durable as its level requires. Raises `UnsafeError`."""
-        _, known = self._declared(table)
-        last: Future[None] | None = getattr(known, "last", None)
-        if last is None or last.done():
-            return
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await asyncio.shield(asyncio.wrap_future(last))
-        except TimeoutError:
-            why = known.stats().problem or "the disk is slow"
-            raise UnsafeError(f"table {table!r} was not written within {PATIENCE_S:g} s: {why}") from None
-        except StoreClosedError as error:
-            raise UnsafeError(str(error)) from error
-
-    def close(self) -> None:
-        """Write what waits. A second call does nothing."""
-        for held in self._tables.values():
-            if held.table is not None:
-                held.table.close()
-
-    def _add(self, config: TableConfig) -> None:
-        if config.kind not in KINDS:
-            raise ValueError(f"table {config.name!r}: kind {config.kind!r} is none of {', '.join(KINDS)}")
-        if config.name in self._tables:
-            raise ValueError(f"two tables are named {config.name!r}")
-        held = self._tables[config.name] = Held(config, Limiter(config.rate))
-        if config.durability is not Durability.MEMORY:
-            known = Sequences(config)
-            if known.state.encoding is None:
-                # Nothing is lost: a folder without an encoding has no chunks.
-                known.close()
-            else:
-                held.table, held.encoding = known, known.encoding
-                # Deadlines on disk are of the clock of another life, in which nobody can extend any more.
-                for learner in known.state.learners:
-                    known.extend(learner, self.now())
-
     def _held(self, table: str) -> Held:
         if table not in self._tables:
             raise UnknownTableError(f"there is no table {table!r}; there are {', '.join(self._tables)}")
         return self._tables[table]
 
-    def _declared(self, table: str) -> tuple[Held, Table]:
+    def _declared(self, table: str) -> tuple[Held, Sequences | Steps]:
         held = self._held(table)
         if held.table is None:
-            raise UnknownTableError(f"table {table!r} has no encoding yet: declare it first")
+            raise UnknownTableError(f"table {table!r} has no encoding yet: {_HOW}")
         return held, held.table
 
-    def _sequences(self, table: str) -> SequenceTable:
+    def _sequences(self, table: str) -> Sequences:
         held, known = self._declared(table)
         if not isinstance(known, Sequences):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are sampled, not leased")
         return known
 
-    def _steps(self, table: str) -> tuple[Held, StepTable]:
+    def _steps(self, table: str) -> tuple[Held, Steps]:
         held, known = self._declared(table)
         if not isinstance(known, Steps):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are leased, not sampled")
         return held, known
 
-    def _append(
-        self, held: Held, table: Table, chunks: Sequence[Chunk], writer: Writer | None
-    ) -> Taken | Wait | Refused:
+    def _taken(self, held: Held, table: Sequences | Steps, append: Callable[[], Answer]) -> Answer:
+        """What an append gives, once the limiter lets it go on."""
         if not held.limiter.may_insert(table.steps):
             return Wait(reason="limiter")
-        answer = table.append(chunks, writer, self.now())
-        if isinstance(answer, Taken) and not answer.is_repeat:
+        answer = append()
+        if isinstance(answer, Taken):
             held.limiter.insert(answer.steps)
             self.changed()
-        return self._answered(held, answer)
-
-    def _answered(self, held: Held, answer: Taken | Wait | Refused) -> Taken | Wait | Refused:
-        if isinstance(answer, Refused):
-            held.refused[answer.reason] = held.refused.get(answer.reason, 0) + 1
-        return answer
+        return _refused(held, answer.reason, answer.message) if isinstance(answer, Refused) else answer
 
     def _moved(self, count: int) -> int:
         if count:
@@ -299,22 +250,28 @@ class Replay:
         return count
 
 
-def _named(index: int, encoding: Encoding, chunk: Chunk) -> None:
-    try:
-        encoding.check(chunk)
-    except ValueError as error:
-        raise ValueError(f"chunks[{index}]: {error}") from None
+def _refused(held: Held, reason: Refusal, message: str) -> Refused:
+    held.refused[reason] = held.refused.get(reason, 0) + 1
+    return Refused(reason=reason, message=message)
+
+
+def _check(encoding: Encoding, chunks: Sequence[Chunk]) -> None:
+    for place, chunk in enumerate(chunks):
+        try:
+            encoding.check(chunk)
+        except ValueError as error:
+            raise ValueError(f"chunks[{place}]: {error}") from None
 
 
 def _checksum(chunks: Sequence[Chunk]) -> int:
     """Of all that a request appends."""
-    found = 0
+    found = xxhash.xxh3_64()
     for chunk in chunks:
         place = (chunk.run, chunk.env, chunk.episode, chunk.first_step, chunk.steps, chunk.lineage)
-        found = fast_zlib.crc32(repr((place, chunk.version, chunk.end)).encode(), found)
+        found.update(repr((place, chunk.version, chunk.end)).encode())
         for column in chunk.columns.values():
-            found = fast_zlib.crc32(column, found)
-    return found
+            found.update(column)
+    return found.intdigest()
 
 
 def _difference(known: Encoding, other: Encoding) -> str:

@@ -10,7 +10,7 @@ from typing import Final, TypedDict
 import grpc
 import msgspec
 
-from overwatch_rl.replay.base import Capacity, Durability, TableConfig
+from overwatch_rl.replay.base import Capacity, TableConfig
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.selectors import Priorities
 from overwatch_rl.web.authorisation import Authorisation, read_token
@@ -26,7 +26,6 @@ class ReplayFlags(TypedDict):
 
     listen: str
     table: tuple[str, ...]
-    folder: Path
     token_file: Path | None
     tls_cert: Path | None
     tls_key: Path | None
@@ -76,8 +75,6 @@ class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remover: str | None = None
     items: int = Capacity().items
     mib: int = 1024
-    memory_mib: int | None = None
-    durability: Durability | None = None
     samples_per_insert: float | None = None
     min_steps: int = 1
     buffer: float | None = None
@@ -86,18 +83,16 @@ class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_s: float = 600.0
 
 
-_OF_KIND: Final = {
-    "sequences": ("fifo", "refuse", Durability.FAST),
-    "steps": ("uniform", "oldest", Durability.MEMORY),
-}
-"""Selector, remover and durability where a table names none."""
+_OF_KIND: Final = {"sequences": ("fifo", "refuse"), "steps": ("uniform", "oldest")}
+"""Selector and remover where a table names none."""
+_GONE: Final = ("durability", "memory_mib")
 
 
 def replay_settings(flags: ReplayFlags) -> ReplaySettings:
     """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
     token = None if flags["token_file"] is None else read_token(flags["token_file"])
-    tables = tuple(table_config(text, flags["folder"]) for text in flags["table"])
+    tables = tuple(table_config(text) for text in flags["table"])
     names = [table.name for table in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not tables or twice:
@@ -120,19 +115,24 @@ def replay_settings(flags: ReplayFlags) -> ReplaySettings:
     )
 
 
-def table_config(text: str, folder: Path) -> TableConfig:
-    """A table from `NAME[:KEY=VALUE,...]`; a durable one lies in its own folder below `folder`.
+def table_config(text: str) -> TableConfig:
+    """A table from `NAME[:KEY=VALUE,...]`.
 
-    >>> config = table_config("dqn:kind=steps,selector=prioritised,items=100", Path("replay"))
-    >>> config.name, config.capacity.items, config.folder
-    ('dqn', 100, None)
+    >>> config = table_config("dqn:kind=steps,selector=prioritised,items=100")
+    >>> config.name, config.selector, config.capacity.items
+    ('dqn', 'prioritised', 100)
     """
     name, _, rest = text.partition(":")
     if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise ValueError(f"table {text!r}: the name is letters, digits, - and _; e.g. experience:items=4096")
-    pairs = [part.partition("=") for part in rest.split(",") if part]
+    pairs = {key: value for key, _, value in (part.partition("=") for part in rest.split(",") if part)}
+    if gone := next((key for key in _GONE if key in pairs), None):
+        raise ValueError(
+            f"table {text!r}: {gone} is no key any more, as tables are in memory; leave it out. Where "
+            "experience must survive its server, give learner and actors --replay redis://HOST:PORT/0"
+        )
     try:
-        given = msgspec.convert({key: value for key, _, value in pairs}, _Given, strict=False)
+        given = msgspec.convert(pairs, _Given, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(field.name for field in msgspec.structs.fields(_Given))
         raise ValueError(f"table {text!r}: {error}; keys are {known}") from error
@@ -142,28 +142,19 @@ def table_config(text: str, folder: Path) -> TableConfig:
         raise ValueError(f"table {text!r}: samples_per_insert is of steps; sequences are leased once")
     if not 0 < given.lease_s <= YEAR_S:
         raise ValueError(f"table {text!r}: lease_s is above 0 and at most {YEAR_S:g}")
-    selector, remover, durability = _OF_KIND[given.kind]
-    durability = given.durability or durability
-    if given.kind == "steps" and durability is not Durability.MEMORY:
-        raise ValueError(f"table {text!r}: steps are in memory; durable tables are of sequences")
+    selector, remover = _OF_KIND[given.kind]
     try:
         return TableConfig(
             name=name,
             kind=given.kind,
             selector=given.selector or selector,
             remover=given.remover or remover,
-            capacity=Capacity(
-                items=given.items,
-                bytes=given.mib << 20,
-                memory_bytes=None if given.memory_mib is None else given.memory_mib << 20,
-            ),
+            capacity=Capacity(items=given.items, bytes=given.mib << 20),
             rate=Rate(
                 samples_per_insert=given.samples_per_insert, min_steps=given.min_steps, buffer=given.buffer
             ),
             priorities=Priorities() if given.alpha is None else Priorities(alpha=given.alpha),
             seed=given.seed,
-            durability=durability,
-            folder=None if durability is Durability.MEMORY else folder / name,
             lease_s=given.lease_s,
         )
     except ValueError as error:

@@ -1,111 +1,102 @@
 """A table whose items are single steps: a ring, and a selector that draws from it.
 
 Owns what a request of a table of steps means. Rules: steps are in memory only and drawn with replacement; the
-oldest chunks make room for new ones; a priority for a step that is gone is counted and dropped. A final
-observation takes a row of the capacity, as a step does. Must not know limiters nor the wire.
+oldest chunks make room for new ones, by steps and by bytes; a priority for a step that is gone is counted and
+dropped. Must not know limiters nor the wire.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from overwatch_rl.replay.base import (
-    Durability,
-    Refused,
-    Sampled,
-    TableConfig,
-    TableStats,
-    Taken,
-    Which,
-    Writer,
-)
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest
+from overwatch_rl.replay.base import Refused, Removal, Sampled, TableConfig, TableStats, Taken, matching
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.ring import Placed, Ring
-from overwatch_rl.replay.selectors import SELECTORS
+from overwatch_rl.replay.selectors import SELECTORS, checked
 
-MOST_WRITERS: Final = 4096
-"""Writers whose last request is remembered."""
 EXPONENT: Final = 0.4
 """Of importance weights where a sample names none."""
+_NO_PRIORITIES: Final = MappingProxyType[int, float]({})
 
 
 class Steps:
     """One table of steps."""
 
     def __init__(self, config: TableConfig, encoding: Encoding) -> None:
-        """Raises `ValueError` for what a table of steps does not offer."""
-        if config.selector not in SELECTORS:
-            known = ", ".join(sorted(SELECTORS))
+        """Raises `ValueError` where there is no room for what the limiter needs."""
+        capacity = config.capacity
+        self.ring = Ring(encoding, min(capacity.items, max(1, capacity.bytes // Ring.row_bytes(encoding))))
+        sure = min(capacity.items, capacity.bytes // self.ring.cost(1, ""))
+        if sure < config.rate.min_steps:
             raise ValueError(
-                f"table {config.name!r} of steps: selector {config.selector!r} is none of {known}"
+                f"table {config.name!r} has room for {sure} single steps, too few for min_steps "
+                f"{config.rate.min_steps}: use more items or bytes"
             )
-        if config.durability is not Durability.MEMORY:
-            raise ValueError(f"table {config.name!r} of steps is in memory; durable tables are of sequences")
-        rows = min(config.capacity.items, config.capacity.bytes // Ring.row_bytes(encoding))
-        if rows < 1:
-            raise ValueError(
-                f"table {config.name!r}: {config.capacity.bytes} bytes have no room for one step of "
-                f"{Ring.row_bytes(encoding)}; use more bytes"
-            )
-        self.ring = Ring(encoding, rows)
-        self._config = config
-        self._row_bytes = Ring.row_bytes(encoding)
+        self.config = config
         self._selector = SELECTORS[config.selector](self.ring, config.priorities)
         self._random = np.random.default_rng(config.seed)
-        self._writers: dict[str, int] = {}
         self._envs: Counter[str] = Counter()
         self._removed: Counter[str] = Counter()
         self._accepted = self._sampled = self._late = 0
-        self._safe: Future[None] = Future()
-        self._safe.set_result(None)
+
+    @staticmethod
+    def check(config: TableConfig) -> None:
+        """Raise `ValueError` for what a table of steps does not offer."""
+        name = f"table {config.name!r} of steps"
+        if config.selector not in SELECTORS:
+            known = ", ".join(sorted(SELECTORS))
+            raise ValueError(f"{name}: selector {config.selector!r} is none of {known}")
+        if config.remover != "oldest":
+            raise ValueError(f"{name}: remover {config.remover!r} is not oldest, as that of steps is")
 
     @property
     def steps(self) -> int:
         """Steps that it holds."""
         return self.ring.num_steps
 
-    def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Refused:
-        """Take all of checked chunks; the oldest make room."""
-        if writer is not None and writer.number <= self._writers.get(writer.id, writer.number - 1):
-            return Taken(items=0, steps=0, safe=self._safe, is_repeat=True)
-        needed = sum(map(Ring.rows_of, chunks))
-        if needed > self.ring.rows:
-            message = (
-                f"{needed} steps and final observations are more than the {self.ring.rows} rows of table "
-                f"{self._config.name!r}"
+    def append(
+        self, chunks: Sequence[Chunk], now: int, priorities: Mapping[int, float] = _NO_PRIORITIES
+    ) -> Taken | Refused:
+        """Take all of checked chunks; the oldest make room. `priorities` are of steps by their place."""
+        ring, most = self.ring, self.config.capacity.bytes
+        steps = sum(chunk.steps for chunk in chunks)
+        size = sum(ring.cost(chunk.steps, chunk.env) for chunk in chunks)
+        if steps > ring.rows or size > most:
+            return Refused(
+                reason="too_large",
+                message=f"{steps} steps of {size} bytes; table {self.config.name!r} holds {ring.rows} steps "
+                f"and {most} bytes: send fewer at once",
             )
-            return Refused(reason="too_large", message=message)
-        self._make_room(needed)
-        steps = 0
+        while ring.head + steps - ring.tail > ring.rows or ring.size + size > most:
+            self._forget(ring.pop(), "evicted")
+        first = ring.head
         for chunk in chunks:
-            begin = self.ring.head
-            self.ring.write(chunk, now)
-            for place, _ in self.ring.spans(begin, begin + chunk.steps):
+            begin = ring.head
+            ring.write(chunk, now)
+            for place, _ in ring.spans(begin, begin + chunk.steps):
                 self._selector.wrote(place.start, place.stop, is_step=True)
-            steps += chunk.steps
             self._envs[chunk.env] += chunk.steps
         self._accepted += steps
-        if writer is not None:
-            self._writers.pop(writer.id, None)
-            self._writers[writer.id] = writer.number
-            if len(self._writers) > MOST_WRITERS:
-                del self._writers[next(iter(self._writers))]
-        return Taken(items=steps, steps=steps, safe=self._safe)
+        if priorities:
+            slots = (first + np.fromiter(priorities, np.int64)) % ring.rows
+            self._selector.update(slots, np.fromiter(priorities.values(), np.float64))
+        return Taken(items=steps, steps=steps)
 
-    def remove(self, which: Which, now: int) -> int:  # noqa: ARG002 they have no leases that end
+    def remove(self, which: ClearRequest) -> int:
         """Remove the steps of chunks; how many."""
-        before, held = self.ring.num_steps, list(self.ring.chunks)
-        kept = 0
+        before, held, matches = self.ring.num_steps, list(self.ring.chunks), matching(which)
+        newer = 0
         for index in range(len(held) - 1, -1, -1):
             placed = held[index]
-            if placed.steps and kept >= (which.keep_last or 0) and _is_meant(placed, which):
+            if placed.steps and newer >= which.keep_last and matches(placed.env, placed.at, placed.version):
                 held[index] = self.ring.clear(placed)
-                self._forget(placed, which.reason)
-            kept += placed.steps
+                self._forget(placed, "cleared")
+            newer += placed.steps
         self.ring.hold(held)
         return before - self.ring.num_steps
 
@@ -147,6 +138,7 @@ class Steps:
                 f"{slots.shape} slots, {generations.shape} generations and {priorities.shape} priorities; "
                 "give as many of each"
             )
+        checked(priorities)
         alive = self.ring.alive(slots, generations)
         late = len(slots) - int(np.count_nonzero(alive))
         if late:
@@ -159,11 +151,11 @@ class Steps:
         """What it holds and did."""
         held = [placed.at for placed in self.ring.chunks if placed.steps]
         return TableStats(
-            name=self._config.name,
-            kind=self._config.kind,
+            name=self.config.name,
+            kind=self.config.kind,
             items=self.ring.num_steps,
             steps=self.ring.num_steps,
-            bytes=(self.ring.head - self.ring.tail) * self._row_bytes,
+            bytes=self.ring.size,
             accepted=self._accepted,
             removed=dict(self._removed),
             sampled=self._sampled,
@@ -171,18 +163,11 @@ class Steps:
             envs=dict(self._envs),
             oldest=min(held, default=None),
             newest=max(held, default=None),
+            most_items=self.ring.rows,
+            most_bytes=self.config.capacity.bytes,
         )
 
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def _make_room(self, rows: int) -> None:
-        """Let the oldest chunks go until so many rows are free."""
-        ring = self.ring
-        while ring.head + rows - ring.tail > ring.rows:
-            self._forget(ring.pop(), "evicted")
-
-    def _forget(self, placed: Placed, reason: str) -> None:
+    def _forget(self, placed: Placed, reason: Removal) -> None:
         """Nothing of a chunk is drawn any more."""
         for place, _ in self.ring.spans(placed.begin, placed.end):
             self._selector.wrote(place.start, place.stop, is_step=False)
@@ -190,14 +175,3 @@ class Steps:
         self._envs[placed.env] -= placed.steps
         if not self._envs[placed.env]:
             del self._envs[placed.env]
-
-
-def _is_meant(placed: Placed, which: Which) -> bool:
-    """Whether all conditions hold of a chunk."""
-    lineage, number = placed.version
-    return (
-        (which.env is None or placed.env == which.env)
-        and (which.before is None or placed.at < which.before)
-        and (which.older_than is None or placed.version < which.older_than)
-        and (which.beyond is None or (lineage <= which.beyond[0] and number > which.beyond[1]))
-    )

@@ -17,7 +17,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import LeaseOf
 from overwatch_rl.replay.chunk import Encoding
-from overwatch_rl.replay.connection import Connection, Pause, ReplayError
+from overwatch_rl.replay.connection import Connection, ReplayError
 
 
 class LeaseStream:
@@ -44,46 +44,29 @@ class LeaseStream:
 
     async def run(self) -> None:
         """Until it is cancelled, or the server refuses."""
-        pause = Pause(self._line.patience)
-        while True:
-            try:
-                await self._once(pause)
-            except aio.AioRpcError as error:
-                try:
-                    wait_s = self._wait_after(error, pause)
-                except ReplayError as refused:
-                    self._arrived(refused)
-                    return
-                await asyncio.sleep(wait_s)
-            except (ReplayError, ValueError) as error:
-                self._arrived(error)
-                return
-            finally:
-                self._call = None
+        try:
+            while True:
+                await self._line.retried(self._once, is_early=True)
+        except (ReplayError, ValueError) as error:
+            self._arrived(error)
 
-    def _wait_after(self, error: aio.AioRpcError, pause: Pause) -> float:
-        if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-            return pause.next()  # no encoding yet: the first actor declares it
-        return self._line.wait_after(error, pause)
-
-    async def _once(self, pause: Pause) -> None:
+    async def _once(self, _seconds: float) -> None:
         call = self._line.stream()
         self._granted = 0
         try:
             await self._grant(call, self._request)
             self._call = call
             await self._grant(call)
-            async for body in call:
-                arrived = messages.arrived_of(body)
-                encoding = await self._encoding_of(arrived.head.encoding_hash)
-                found = messages.lease_of(arrived, self._request.learner, encoding)
+            async for answer in call:
+                encoding = await self._encoding_of(answer.lease.encoding_hash)
+                found = messages.lease_of(answer.lease, self._request.learner, encoding)
                 self._line.well()
-                pause.tries = 0
                 self._request.after = found.number
                 self._granted -= 1
                 self._waiting += 1
                 self._arrived(found)
         finally:
+            self._call = None
             call.cancel()
 
     async def _grant(self, call: Any, begin: pb.LeaseRequest | None = None) -> None:
@@ -97,7 +80,7 @@ class LeaseStream:
     async def _encoding_of(self, hash_: str) -> Encoding:
         if self._encoding is None or self._encoding.hash != hash_:
             request = pb.GetEncodingRequest(table=self._request.table)
-            answer = await self._line.call("GetEncoding", request, self._line.patience.attempt_s)
+            answer = await self._line.call("GetEncoding", request, 30.0)
             self._encoding = messages.encoding_of(answer.encoding)
         if self._encoding.hash != hash_:
             raise ReplayError(

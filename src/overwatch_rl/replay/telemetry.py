@@ -53,7 +53,7 @@ class Tower:
     """Reports to a run of the tower."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        self.run = run
         self._spans = Spans(run, SERVED_A_SECOND)
         self._before: dict[tuple[object, ...], int] = {}
 
@@ -63,8 +63,8 @@ class Tower:
 
     def answered(self, method: str, status: str, seconds: float) -> None:
         """Count it, and how long it took, waiting included."""
-        self._run.count("requests", method=method, status=status)
-        self._run.observe("request_duration", seconds, method=method)
+        self.run.count("requests", method=method, status=status)
+        self.run.observe("request_duration", seconds, method=method)
 
     def go_on(self, tables: Sequence[TableStats]) -> None:
         """What was done before is not counted."""
@@ -77,16 +77,15 @@ class Tower:
             "items": [table.items for table in tables],
             "steps": [table.steps for table in tables],
             "memory": [table.bytes for table in tables],
-            "spilled": [table.spilled_bytes for table in tables],
             "leases": [table.leases for table in tables],
         }
-        self._run.gauge(**{_PREFIX + name: number for name, number in _where_known(held).items()})
+        self.run.gauge(**{_PREFIX + name: number for name, number in _where_known(held).items()})
         for name, total, labels in chain(*map(_totals, tables), _late(tables), _refusals(refused)):
             key = (name, labels)
             n = total - self._before.get(key, 0)
             self._before[key] = total
             if n > 0:
-                self._run.count(_PREFIX + name, n, **dict(labels))
+                self.run.count(_PREFIX + name, n, **dict(labels))
 
 
 Total: TypeAlias = tuple[str, int, tuple[tuple[str, str], ...]]

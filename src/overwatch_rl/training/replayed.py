@@ -60,8 +60,7 @@ def table_of(name: str, config: DQNConfig, seed: int, rows: int | None = None) -
     rate = Rate(min_steps=config.first_at)
     if rows is not None:
         first = -(-config.first_at // rows) * rows
-        # A chunk that did not terminate takes a row more, so steps may be half of the rows.
-        if config.capacity < (least := 2 * (first + rows)):
+        if config.capacity < (least := first + rows):
             raise ValueError(f"capacity is {config.capacity}; with batches of {rows} env steps use {least}")
         # Half a sample between "all of an update" and "one more": the ratio need not be exact.
         rate = Rate(

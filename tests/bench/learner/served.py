@@ -29,7 +29,7 @@ from tests.ports import free_port
 
 COMPARATOR: Final = "OVERWATCH_BENCH_REVERB"
 TABLES: Final = (
-    "experience:durability=memory,remover=oldest,items=1024",
+    "experience:remover=oldest,items=1024",
     f"steps:kind=steps,items={1024 * (STEPS + 1)}",
 )
 _SCHEDULED: Final = 2

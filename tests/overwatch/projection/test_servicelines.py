@@ -72,10 +72,10 @@ def test_replay_reads_by_what_it_holds_and_what_goes_in_and_out() -> None:
     reported = Reported()
     for name, pace in (("inserted", 4.0), ("sampled", 3.0), ("refused", 1.0)):
         reported.counted("replay", name, 60, {"main": pace}, "table")
-    held = {"items": 512.0, "steps": 65536.0, "memory": 38.0 * 2**20, "spilled": 2.0 * 2**20, "leases": 2.0}
+    held = {"items": 512.0, "steps": 65536.0, "memory": 38.0 * 2**20, "leases": 2.0}
     reported.gauges("replay", 60.0, **held)
     assert parts(reported, "replay") == (
-        "512 items 65,536 steps | 38 MiB +2 on disk | in 4/s | out 3/s | leases 2 | refused 1/s"
+        "512 items 65,536 steps | 38 MiB | in 4/s | out 3/s | leases 2 | refused 1/s"
     )
 
 

@@ -54,7 +54,7 @@ def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
     config = learner_config({"world": "gym:CartPole-v1", "algorithm": "dqn", "seed": 4})
     table = config.table("experience")
     assert table is not None
-    assert table_config(table_words(table), Path()) == table
+    assert table_config(table_words(table)) == table
     assert learner_config({}).table("experience") is None
     assert config.head_start == 3  # batches of 256 until 1,000 are there
     limiter, held = Limiter(table.rate), 0
@@ -116,8 +116,8 @@ def test_later_sources_come_first() -> None:
             r"dqn\.learning_rate is 2; use a value in \(0, 1\]",
         ),
         (
-            {"algorithm": "dqn", "dqn": {"capacity": 1500}},
-            r"dqn\.capacity is 1500; with batches of 256 .* 2560",
+            {"algorithm": "dqn", "dqn": {"capacity": 1000}},
+            r"dqn\.capacity is 1000; with batches of 256 .* 1280",
         ),
         ({"algorithm": "dqn", "batch": {"max_age": 3}}, r"batch\.max_age is 3; dqn samples from a table"),
         ({"algorithm": "dqn", "batch": {"prefetch": 1}}, r"batch\.prefetch is 1; dqn samples from a table"),

@@ -1,27 +1,14 @@
 """A table of sequences under a clock that the test moves, and what must hold of it whatever happens."""
 
 from collections import Counter
-from concurrent.futures import Future
-from pathlib import Path
 from random import Random
 from typing import Final
 
 import numpy as np
 
-from overwatch_rl.replay.base import (
-    Capacity,
-    Durability,
-    LeaseOf,
-    Refused,
-    TableConfig,
-    Taken,
-    Wait,
-    Which,
-    Writer,
-)
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest, Version
+from overwatch_rl.replay.base import Capacity, LeaseOf, Refused, TableConfig, Taken, Wait
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End
-from overwatch_rl.replay.fold import State
-from overwatch_rl.replay.operations import Amount, Item
 from overwatch_rl.replay.sequences import Sequences
 
 ENCODING: Final = Encoding((Column("value", "int64"), Column("tag", "uint8", (40,))))
@@ -69,38 +56,27 @@ def numbers(lease: LeaseOf | None) -> list[int]:
     return [number_of(item.chunk) for item in lease.items]
 
 
-def memory(selector: str = "fifo", *, items: int = 1_000, remover: str = "refuse") -> TableConfig:
-    """A table in memory."""
+def memory(*, items: int = 1_000, remover: str = "refuse") -> TableConfig:
+    """A table of so many chunks."""
     return TableConfig(
         name="t",
-        selector=selector,
         remover=remover,
         capacity=Capacity(items=items, bytes=1 << 20),
         lease_s=60.0,
     )
 
 
-def on_disk(folder: Path, level: Durability = Durability.FAST, **capacity: int | None) -> TableConfig:
-    """A durable table."""
-    sizes = {"items": 1_000, "bytes": 1 << 20, **capacity}
-    return TableConfig(name="t", durability=level, folder=folder, capacity=Capacity(**sizes), lease_s=60.0)  # type: ignore[arg-type]
-
-
 class Driven:
-    """One life of a table, its calls and what they promise. `close` it."""
+    """A table, its calls and its clock."""
 
-    def __init__(self, config: TableConfig, segment_bytes: int = 16 << 10) -> None:
-        self.table = Sequences(config, ENCODING, segment_bytes)
-        self.now = max(self.table.store.last_at, SECOND)
+    def __init__(self, config: TableConfig) -> None:
+        self.table = Sequences(config, ENCODING)
+        self.now = SECOND
         self.sent = 0
-        self.safe: list[Future[None]] = []
 
-    def send(self, *chunks: Chunk, writer: Writer | None = None) -> Taken | Wait | Refused:
+    def send(self, *chunks: Chunk) -> Taken | Wait | Refused:
         """Append chunks."""
-        answer = self.table.append(chunks, writer, self.now)
-        if isinstance(answer, Taken):
-            self.safe.append(answer.safe)
-        return answer
+        return self.table.append(chunks, self.now)
 
     def fill(self, count: int, steps: int = 2) -> None:
         """Append so many chunks, each in a request."""
@@ -112,41 +88,16 @@ class Driven:
         """A lease."""
         return self.table.lease(learner, steps, after, self.now)
 
-    def wait(self) -> None:
-        """Until all that was sent is safe."""
-        for future in self.safe:
-            future.result(20)
-        self.safe.clear()
-
-    def close(self) -> None:
-        """End this life well."""
-        self.table.close()
-
-
-def check(state: State) -> None:
-    """All sums hold, and each chunk is at one place."""
-    account = state.account
-    leased = [
-        n for learner in state.learners.values() for lease in learner.leases.values() for n in lease.items
-    ]
-    queued = [item for unit in state.queue.all() for item in unit]
-    assert Counter(leased + queued) == Counter(list(state.items))
-    assert account.queued == _sum([state.items[item] for item in queued])
-    assert account.leased == _sum([state.items[item] for item in leased])
-    gone = [account.acknowledged, *account.removed.values()]
-    for name in ("items", "steps", "bytes"):
-        parts = [account.queued, account.leased, *gone]
-        assert getattr(account.accepted, name) == sum(getattr(part, name) for part in parts)
-    assert [unit[-1] for unit in state.queue.units] == sorted(unit[-1] for unit in state.queue.units)
-    assert set(state.lapsed) <= set(queued)
-    assert set(state.deliveries) <= set(state.items)
-
-
-def _sum(items: list[Item]) -> Amount:
-    amount = Amount()
-    for item in items:
-        amount.add(item)
-    return amount
+    def check(self) -> None:
+        """All sums hold, and an empty table holds nothing."""
+        stats = self.table.stats()
+        assert stats.queued is not None
+        assert stats.leased is not None
+        assert stats.acknowledged is not None
+        assert stats.items == stats.queued + stats.leased
+        assert stats.accepted == stats.items + stats.acknowledged + sum(stats.removed.values())
+        assert sum(stats.envs.values()) == stats.steps
+        assert (stats.items, stats.steps, stats.bytes).count(0) in (0, 3)
 
 
 class Player:
@@ -160,7 +111,6 @@ class Player:
         """The last lease of each learner."""
         self.cursor = {"l": 0, "m": 0}
         self.served: Counter[int] = Counter()
-        self.requests: Counter[str] = Counter()
         self.unflagged: list[int] = []
 
     def play(self, steps: int) -> None:
@@ -184,13 +134,7 @@ class Player:
             self.next += 1
             is_next = end == "terminated" or self.chance.random() < 0.05
             self.places[env] = (episode + 1, 0) if is_next else (episode, step + steps)
-        self.requests[env] += 1
-        writer = Writer(id=env, number=self.requests[env])
-        answer = self.life.send(*chunks, writer=writer)
-        if isinstance(answer, Taken) and self.chance.random() < 0.1:
-            again = self.life.send(*chunks, writer=writer)
-            assert isinstance(again, Taken)
-            assert again.is_repeat
+        self.life.send(*chunks)
 
     def _lease(self) -> None:
         learner = self.chance.choice("lm")
@@ -211,7 +155,7 @@ class Player:
         learner = self.chance.choice("lm")
         upto = self.chance.randrange(self.cursor[learner], self.got[learner] + 1)
         self.cursor[learner] = upto
-        self.life.table.acknowledge(learner, upto, self.life.now)
+        self.life.table.acknowledge(learner, upto)
 
     def _other(self) -> None:
         table, now = self.life.table, self.life.now
@@ -222,19 +166,19 @@ class Player:
             case 1:
                 table.extend(learner, now)
             case 2:
-                answer = table.resume(learner, self.cursor[learner], now)
+                answer = table.resume(learner, self.cursor[learner])
                 self.got[learner] = answer.next_number - 1
                 assert answer.gap == 0
                 assert not answer.is_unknown
             case 3:
                 which = self.chance.choice(
                     [
-                        Which(reason="stale", older_than=(1, 1)),
-                        Which(reason="abandoned", beyond=(1, 2)),
-                        Which(env="a", before=now - 60 * SECOND),
-                        Which(keep_last=5),
+                        ClearRequest(older_than=Version(lineage=1, number=1)),
+                        ClearRequest(beyond=Version(lineage=1, number=2)),
+                        ClearRequest(env_id="a", before_timestamp=max(0, now - 60 * SECOND)),
+                        ClearRequest(keep_last=5),
                     ]
                 )
-                table.remove(which, now)
+                table.remove(which)
             case _:
                 return

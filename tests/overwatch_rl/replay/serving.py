@@ -57,7 +57,7 @@ def served(
 ) -> Iterator[Served]:
     """A server, with telemetry off, from when it answers; ended by SIGTERM, which must be status 0."""
     named = [part for table in tables for part in ("--table", table)]
-    command = [*COMMAND, "--listen", f"127.0.0.1:{port}", "--folder", str(folder / "kept"), *named]
+    command = [*COMMAND, "--listen", f"127.0.0.1:{port}", *named]
     command += ["--no-telemetry", *flags]
     with (folder / "replay-server.log").open("a") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder)
@@ -93,4 +93,4 @@ def chunk(env: str = "env-0", episode: int = 0, first: int = 0, steps: int = 4, 
 
 def message(of: Chunk) -> pb.Chunk:
     """As protobuf itself has it."""
-    return pb.Chunk.FromString(b"".join(messages.chunk_parts(of, ENCODING)))
+    return messages.chunk_message(of, ENCODING)

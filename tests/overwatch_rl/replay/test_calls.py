@@ -1,22 +1,20 @@
 """Calls of the replay service over real tables in this process: waiting, waking, credits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
-from overwatch_rl.replay import messages
-from overwatch_rl.replay.base import TableConfig, Which
+from overwatch_rl.replay.base import TableConfig
 from overwatch_rl.replay.calls import MOST_CREDITS, MOST_DRAWS, UNARY, Calls, Credits, Failure
 from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.protocol import SERVICE, STREAM, UNARY_NAMES
 from overwatch_rl.replay.service import Replay
-from tests.overwatch_rl.replay.serving import ENCODING, chunk
+from tests.overwatch_rl.replay.serving import ENCODING, chunk, message
 
 SLOW_S = 60.0
 
@@ -30,23 +28,19 @@ def calls_of(*tables: TableConfig) -> Calls:
 
 
 @pytest.fixture
-def calls() -> Iterator[Calls]:
+def calls() -> Calls:
     """Over one table of sequences."""
-    made = calls_of()
-    with closing(made.replay):
-        yield made
+    return calls_of()
 
 
-def appended(*chunks: Chunk, table: str = "") -> messages.Append:
+def appended(*chunks: Chunk, table: str = "") -> pb.AppendRequest:
     """A request as it came."""
-    head = pb.AppendRequest(table=table, encoding_hash=ENCODING.hash)
-    return messages.append_of(messages.append_body(head, chunks, ENCODING))
+    return pb.AppendRequest(table=table, encoding_hash=ENCODING.hash, chunks=map(message, chunks))
 
 
 async def leased(calls: Calls, steps: int, learner: str = "l", left_s: float = SLOW_S) -> pb.LeaseOf:
     """As protobuf itself reads it."""
-    body = await calls.lease(pb.LeaseRequest(learner=learner, steps=steps), left_s)
-    return pb.LeaseResponse.FromString(body).lease
+    return (await calls.lease(pb.LeaseRequest(learner=learner, steps=steps), left_s)).lease
 
 
 def test_every_method_of_the_protocol_has_a_row() -> None:
@@ -130,8 +124,7 @@ def test_an_empty_name_is_the_only_table() -> None:
         stats = await calls.get_stats(pb.GetStatsRequest(table="b"))
         assert [table.name for table in stats.tables] == ["b"]
 
-    with closing(calls.replay):
-        asyncio.run(act())
+    asyncio.run(act())
 
 
 @pytest.mark.parametrize(
@@ -155,8 +148,7 @@ def test_a_sample_that_the_table_does_not_offer_is_refused(config: pb.SampleConf
         right = pb.SampleConfig(batch_size=2, prioritized=False)
         assert len((await calls.sample(pb.SampleRequest(config=right), SLOW_S)).transitions) == 2
 
-    with closing(calls.replay):
-        asyncio.run(act())
+    asyncio.run(act())
 
 
 async def given(*requests: pb.SampleStreamRequest) -> AsyncIterator[pb.SampleStreamRequest]:
@@ -175,13 +167,11 @@ def test_a_stream_of_samples_ends_with_its_credits() -> None:
         begin = pb.SampleRequest(config=pb.SampleConfig(batch_size=4), columnar=True)
         first = pb.SampleStreamRequest(sample=begin, credits=2)
         more = pb.SampleStreamRequest(credits=1)
-        bodies = [body async for body in calls.sample_stream(given(first, more))]
-        answers = [pb.SampleStreamResponse.FromString(body) for body in bodies]
+        answers = [answer async for answer in calls.sample_stream(given(first, more))]
         assert [answer.sample.rows.count for answer in answers] == [4, 4, 4]
         assert calls.replay.tables["t"].limiter.sampled == 12
 
-    with closing(calls.replay):
-        asyncio.run(act())
+    asyncio.run(act())
 
 
 def test_a_stream_must_begin_with_what_it_is_of(calls: Calls) -> None:
@@ -261,7 +251,7 @@ def test_priorities_of_a_sample_are_set_once_before_it_is_drawn() -> None:
         calls = calls_of(STEPS)
         await calls.append(appended(chunk(steps=8)), SLOW_S)
         first = await calls.sample(draw(1), SLOW_S)
-        calls.replay.clear("s", Which())
+        calls.replay.clear("s", pb.ClearRequest())
         late = draw(2, priorities=revised(first, 2.0))
         for _ in range(2):
             with pytest.raises(Failure, match="too few steps"):

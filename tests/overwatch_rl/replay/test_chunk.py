@@ -168,19 +168,6 @@ def test_nothing_is_converted_silently() -> None:
     assert np.frombuffer(big, "<i8").tolist() == [0, 1, 2]
 
 
-def test_a_packed_chunk_is_the_chunk() -> None:
-    """All columns in one block and back, of any end; a block of another size is refused."""
-    for found in (chunk(), chunk(end="terminated", columns=without("final_observation"))):
-        packed = ENCODING.pack(found)
-        back = ENCODING.unpack(packed, found.steps, found.end)
-
-        assert {name: bytes(data) for name, data in back.items()} == {
-            name: bytes(data) for name, data in found.columns.items()
-        }
-        with pytest.raises(ValueError, match=f"a packed chunk of {len(packed) - 1} bytes"):
-            ENCODING.unpack(packed[:-1], found.steps, found.end)
-
-
 def fuzz(rounds: int) -> int:
     """Chunks of random columns, lengths and headers; how many decode."""
     chance = Random(rounds)  # noqa: S311 a test's own chance

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
-from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Sampled, TableStats, Which
+from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Sampled, TableStats
 from overwatch_rl.replay.chunk import Encoding, End
-from tests.overwatch_rl.replay.serving import ENCODING, chunk, message
+from tests.overwatch_rl.replay.serving import ENCODING, chunk
 
 ROWS = 3
 
@@ -48,7 +48,13 @@ def test_an_encoding_comes_back_as_it_was() -> None:
 
 def read(body: bytes) -> LeaseOf:
     """As the client does."""
-    return messages.lease_of(messages.arrived_of(body), "l", ENCODING)
+    answer = messages.parsed(pb.SampleStreamResponse, body)
+    return messages.lease_of(answer.lease, "l", ENCODING)
+
+
+def streamed(lease: LeaseOf) -> bytes:
+    """As the server does."""
+    return pb.SampleStreamResponse(lease=messages.lease_message(lease, ENCODING)).SerializeToString()
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated", "cut"])
@@ -56,7 +62,7 @@ def test_a_lease_comes_back_as_it_was(end: End) -> None:
     """With the bytes of all columns, and its flags."""
     item = LeasedChunk(id=ItemId(3, 1 << 40), chunk=chunk(end=end), is_redelivered=True, at=99)
     lease = LeaseOf(learner="l", number=5, items=(item,), deadline=1 << 60)
-    back = read(messages.streamed_lease_body(lease, ENCODING))
+    back = read(streamed(lease))
     assert (back.number, back.deadline, back.items[0].id) == (5, 1 << 60, item.id)
     found, sent = ENCODING.decode(back.items[0].chunk), ENCODING.decode(item.chunk)
     assert found.keys() == sent.keys()
@@ -112,7 +118,7 @@ def body_of_lease() -> bytes:
     """A right lease."""
     item = LeasedChunk(id=ItemId(3, 1), chunk=chunk(), is_redelivered=False, at=9)
     lease = LeaseOf(learner="l", number=5, items=(item, item), deadline=1)
-    return messages.streamed_lease_body(lease, ENCODING)
+    return streamed(lease)
 
 
 EDITS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6)
@@ -155,40 +161,12 @@ def edited(body: bytes, edits: list[tuple[int, int]], cut: int) -> bytes:
 def test_garbage_is_an_error_of_the_sender(body: bytes) -> None:
     """Whatever parses has no chunk of the encoding."""
     try:
-        request = messages.append_of(body)
+        request = messages.parsed(pb.AppendRequest, body)
         for place, one in enumerate(request.chunks):
             ENCODING.check(messages.chunk_of(one, ENCODING, f"chunks[{place}]"))
     except ValueError:
         return
     assert not request.chunks
-
-
-def test_what_is_written_without_protobuf_is_what_protobuf_writes() -> None:
-    """To the byte: any other implementation reads it."""
-    head = pb.AppendRequest(table="t", encoding_hash=ENCODING.hash, writer="w", number=1 << 40)
-    chunks = [chunk(steps=steps, first=first) for steps, first in ((1, 0), (40, 1), (9_000, 41))]
-    body = messages.append_body(head, chunks, ENCODING)
-    whole = pb.AppendRequest.FromString(body)
-    assert whole == pb.AppendRequest(
-        table="t", encoding_hash=ENCODING.hash, writer="w", number=1 << 40, chunks=map(message, chunks)
-    )
-    assert whole.SerializeToString(deterministic=True) == body
-    item = LeasedChunk(id=ItemId(3, 1 << 40), chunk=chunks[1], is_redelivered=True, at=99)
-    lease = LeaseOf(learner="l", number=5, items=(item, item), deadline=1 << 60)
-    streamed = pb.SampleStreamResponse.FromString(messages.streamed_lease_body(lease, ENCODING))
-    answered_ = pb.LeaseResponse.FromString(messages.lease_body(lease, ENCODING))
-    assert streamed.lease == answered_.lease
-    assert [one.slot for one in answered_.lease.items] == [3, 3]
-    assert answered_.lease.items[0].chunk == message(chunks[1])
-
-
-def test_columns_of_a_request_are_not_copied() -> None:
-    """They are views of the message's own bytes."""
-    body = messages.append_body(pb.AppendRequest(), [chunk()], ENCODING)
-    found = messages.chunk_of(messages.append_of(body).chunks[0], ENCODING, "chunks[0]")
-    observation = found.columns["observation"]
-    assert isinstance(observation, memoryview)
-    assert observation.obj is body
 
 
 @pytest.mark.parametrize("text", ["", "1", "1:", ":1", "-1:2", "1:2:3", "a:b", "1:²"])
@@ -218,31 +196,12 @@ def test_a_large_id_is_a_number_and_no_error() -> None:
     assert slots[0] > 1 << 60
 
 
-def test_the_engines_state_is_refused_and_not_dropped_silently() -> None:
-    """With what to do."""
-    with pytest.raises(ValueError, match=r"transitions\[2\]\.state is set.*leave it empty"):
-        messages.transition_of(pb.Transition(env_id="e", state=b"1"), "transitions[2]")
-
-
-@pytest.mark.parametrize(
-    "which",
-    [
-        Which(),
-        Which(env="e", before=5, keep_last=0),
-        Which(older_than=(0, 0), beyond=(2, 1 << 40)),
-    ],
-)
-def test_what_to_clear_comes_back_as_it_was(which: Which) -> None:
-    """A zero is a condition, and what is absent is none."""
-    assert messages.which_of(messages.clear_message("t", which)) == which
-
-
 def test_stats_come_back_with_what_is_absent_absent() -> None:
     """And the origin's sums are over all tables."""
     one = TableStats(name="a", kind="steps", items=3, steps=3, bytes=9, accepted=4, envs={"e": 3}, episodes=2,
                      oldest=5, newest=6)  # fmt: skip
     other = TableStats(name="b", kind="sequences", items=1, steps=4, bytes=1, accepted=1, queued=1, leases=0,
-                       removed={"stale": 2}, late={"ack": 1}, envs={"e": 4}, newest=8, is_full=True,
+                       removed={"cleared": 2}, late={"ack": 1}, envs={"e": 4}, newest=8, is_full=True,
                        most_items=9)  # fmt: skip
     message = messages.stats_message([one, other])
     assert (message.total_transitions, message.total_episodes, message.storage_bytes) == (7, 2, 10)
@@ -252,7 +211,7 @@ def test_stats_come_back_with_what_is_absent_absent() -> None:
     assert (back[0].leases, back[1].leases, back[1].removed, back[1].late) == (
         None,
         0,
-        {"stale": 2},
+        {"cleared": 2},
         {"ack": 1},
     )
     assert [(table.is_full, table.most_items, table.most_bytes) for table in back] == [

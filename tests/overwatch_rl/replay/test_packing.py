@@ -1,12 +1,11 @@
 """The origin's transitions become chunks, and nothing is made up."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from overwatch_rl.protos.replay.v1.replay_pb2 import Transition
 from overwatch_rl.replay.chunk import Column, Encoding
-from overwatch_rl.replay.packing import Transition, pack
+from overwatch_rl.replay.packing import pack
 
 ENCODING = Encoding(
     (
@@ -21,18 +20,17 @@ ENCODING = Encoding(
 
 def step(number: int, **changes: object) -> Transition:
     """Step k of an episode: observation k, action k, reward k / 2."""
-    made = Transition(
-        env_id="e",
-        episode_id="12",
-        step_number=number,
-        observation=np.int32(number).tobytes(),
-        action=bytes([number]),
-        next_observation=np.int32(number + 1).tobytes(),
-        reward=number / 2,
-        done=False,
-        metadata={"log_probs": "-0.5", "lineage": "2", "version": "9"},
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    fields = {
+        "env_id": "e",
+        "episode_id": "12",
+        "step_number": number,
+        "observation": np.int32(number).tobytes(),
+        "action": bytes([number]),
+        "next_observation": np.int32(number + 1).tobytes(),
+        "reward": number / 2,
+        "metadata": {"log_probs": "-0.5", "lineage": "2", "version": "9"},
+    }
+    return Transition(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_consecutive_steps_are_one_chunk() -> None:
@@ -92,6 +90,8 @@ def test_an_episode_may_have_any_name() -> None:
     [
         ({"metadata": {}}, r"transitions\[1\].metadata.log_probs is missing"),
         ({"metadata": {"log_probs": "low"}}, r"transitions\[1\].metadata.log_probs is 'low', no float32"),
+        ({"next_observation": b"1"}, r"transitions\[1\].next_observation has 1 bytes; int32 \(\) has 4"),
+        ({"state": b"1"}, r"transitions\[1\].state is set; tables keep observations, so leave it empty"),
         ({"observation": b"1"}, r"transitions\[1\].observation has 1 bytes; int32 \(\) has 4"),
         ({"metadata": {"log_probs": "0", "version": "-1"}}, r"transitions\[1\].metadata.version is '-1'"),
         (

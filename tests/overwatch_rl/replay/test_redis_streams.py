@@ -14,7 +14,6 @@ import redis
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
-from overwatch_rl.replay.base import Which
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding
 from overwatch_rl.replay.client import Access, Leased, ReplayClient, ReplayError, State
 from overwatch_rl.replay.lines import KINDS, kind_of
@@ -118,8 +117,19 @@ def test_a_wrong_address_names_what_is_wrong_and_no_password(query: str, why: st
     assert (place.capacity.items, place.capacity.bytes, place.is_stated) == (5, 2 << 20, False)
 
 
-def test_a_repeated_request_is_stored_once(tmp_path: Path) -> None:
-    """The same writer and number, as after an answer that was lost."""
+def request_of(number: int, *chunks: Chunk) -> pb.AppendRequest:
+    """One of a writer's."""
+    return pb.AppendRequest(
+        table=TABLE,
+        encoding_hash=ENCODING.hash,
+        writer="w",
+        number=number,
+        chunks=[messages.chunk_message(one, ENCODING) for one in chunks],
+    )
+
+
+def test_a_repeated_request_is_stored_once_and_another_under_its_number_is_refused(tmp_path: Path) -> None:
+    """The same writer and number, as after an answer that was lost; as a replay server does."""
 
     async def act(url: str) -> None:
         line = KINDS["Redis Streams"].line(url, Access(), QUICK, lambda _state, _why: None)
@@ -128,10 +138,14 @@ def test_a_repeated_request_is_stored_once(tmp_path: Path) -> None:
         )
         repeats = []
         for number in (1, 1, 2, 1, 2, 3):
-            head = pb.AppendRequest(table=TABLE, encoding_hash=ENCODING.hash, writer="w", number=number)
-            answer = await line.call("Append", messages.append_body(head, [chunk()], ENCODING), 10)
+            answer = await line.call("Append", request_of(number, chunk()), 10)
+            assert answer.durable
             repeats.append(answer.is_repeat)
         assert repeats == [False, True, False, True, True, False]
+        for other in (chunk(first=4), chunk(steps=5), chunk("env-1")):
+            with pytest.raises(ReplayError, match="sent before with other chunks") as raised:
+                await line.call("Append", request_of(3, other), 10)
+            assert raised.value.is_final
         assert (await line.call("GetStats", pb.GetStatsRequest(), 10)).tables[0].items == 3
         await line.close()
 
@@ -372,7 +386,7 @@ def test_what_it_cannot_do_names_the_replay_server(tmp_path: Path) -> None:
                 await made.sample(TABLE, 4)
             assert raised.value.code == grpc.StatusCode.UNIMPLEMENTED
             with pytest.raises(ReplayError, match="start overwatch-rl replay-server"):
-                await made.clear(TABLE, Which())
+                await made.clear(pb.ClearRequest(table=TABLE))
             with pytest.raises(ReplayError, match="another encoding"):
                 await made.declare(TABLE, OTHER)
             with pytest.raises(ReplayError, match="begins with Resume"):

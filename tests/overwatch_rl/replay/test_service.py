@@ -1,25 +1,20 @@
-"""The facade: tables by name, encodings, limiters, and when an answer is safe."""
+"""The facade: tables by name, encodings, limiters."""
 
 import asyncio
-import contextlib
-import time
+import math
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from overwatch.journal import FolderBusyError
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
-from overwatch_rl.replay.base import Capacity, Durability, Refused, TableConfig, Taken, Wait, Which, Writer
+from overwatch_rl.replay.base import Capacity, Refused, TableConfig, Taken, Wait, Writer
 from overwatch_rl.replay.calls import Calls
 from overwatch_rl.replay.chunk import Column, Encoding
-from overwatch_rl.replay.kinds import KINDS
 from overwatch_rl.replay.limiter import Rate
-from overwatch_rl.replay.packing import Transition
-from overwatch_rl.replay.service import KindError, Replay, UnknownTableError
-from tests.overwatch_rl.replay.sequencing import ENCODING, chunk_of, memory, numbers, on_disk
+from overwatch_rl.replay.service import KINDS, KindError, Replay, UnknownTableError
+from tests.overwatch_rl.replay.sequencing import ENCODING, chunk_of, memory, numbers
 
 STEPS = TableConfig(
     name="s",
@@ -39,10 +34,10 @@ FLAT = Encoding(
 )
 
 
-def transitions(count: int) -> list[Transition]:
+def transitions(count: int) -> list[pb.Transition]:
     """Steps of one episode."""
     return [
-        Transition(
+        pb.Transition(
             env_id="e",
             step_number=number,
             observation=np.int32(number).tobytes(),
@@ -58,8 +53,9 @@ def transitions(count: int) -> list[Transition]:
 def test_an_encoding_is_declared_once() -> None:
     """Again is nothing; another one is refused by the column in which they differ."""
     replay = Replay([memory()])
-    with pytest.raises(UnknownTableError, match="table 't' has no encoding yet: declare it first"):
-        replay.append("t", "", [chunk_of(0)])
+    for store in (lambda: replay.append("t", "", [chunk_of(0)]), lambda: replay.store("t", transitions(1))):
+        with pytest.raises(UnknownTableError, match=r"table 't' has no encoding yet: .* call Declare"):
+            store()
     declared = replay.declare("t", ENCODING)
 
     assert declared == replay.declare("t", ENCODING) == ENCODING.hash
@@ -119,7 +115,7 @@ def test_a_limiter_holds_each_side_back() -> None:
     assert isinstance(replay.store("s", transitions(1)), Taken)
     while replay.sample("s", 4) is not None:
         pass
-    assert replay.clear("s", Which()) == 11
+    assert replay.clear("s", pb.ClearRequest()) == 11
     assert isinstance(replay.store("s", transitions(2)), Taken)
 
 
@@ -135,10 +131,47 @@ def test_priorities_go_to_the_table() -> None:
     assert replay.update_priorities("s", sampled.slots, sampled.generations + 5, np.array([1.0, 2.0])) == 2
 
 
+@pytest.mark.parametrize("wrong", [math.nan, -1.0, math.inf, -math.inf, 1e31])
+def test_a_priority_that_is_none_is_refused_where_it_is_stored(wrong: float) -> None:
+    """By its path and value; nothing of the request is stored."""
+    replay = Replay([replace(STEPS, selector="prioritised")])
+    replay.declare("s", FLAT)
+    steps = transitions(3)
+    steps[1].priority = wrong
+
+    refused = replay.store("s", steps)
+    assert isinstance(refused, Refused)
+    assert refused.message.startswith(f"transitions[1].priority: a priority is {wrong}")
+    assert replay.stats()[0].steps == 0
+
+
+def test_a_priority_that_is_stored_decides_what_is_drawn() -> None:
+    """A step without one has the largest so far; one in a table without priorities is refused."""
+    replay = Replay([replace(STEPS, selector="prioritised", rate=Rate()), replace(STEPS, name="u")])
+    for name in "su":
+        replay.declare(name, FLAT)
+    steps = transitions(8)
+    for step in steps[1:]:
+        step.priority = 0.0
+    assert isinstance(replay.store("s", steps), Taken)
+
+    sampled = replay.sample("s", 2_000)
+    assert sampled is not None
+    assert np.mean(sampled.columns["observation"] == 0) > 0.9
+    steps[0].priority = 5.0
+    refused = replay.store("u", steps)
+    assert isinstance(refused, Refused)
+    assert refused.message.startswith(
+        "transitions[0].priority is set; the table's selector has no priorities"
+    )
+    with pytest.raises(KindError, match="table 'u' is uniform: its steps have no priorities"):
+        replay.update_priorities("u", sampled.slots[:1], sampled.generations[:1], np.ones(1))
+
+
 def test_a_table_too_small_for_its_limiter_is_refused() -> None:
     """It would wait for ever."""
-    replay = Replay([replace(STEPS, rate=Rate(min_steps=40))])
-    with pytest.raises(ValueError, match="table 's' has 64 rows, too few for min_steps 40"):
+    replay = Replay([replace(STEPS, rate=Rate(min_steps=65))])
+    with pytest.raises(ValueError, match="table 's' has room for 64 single steps, too few for min_steps 65"):
         replay.declare("s", FLAT)
 
 
@@ -146,6 +179,7 @@ def test_a_table_too_small_for_its_limiter_is_refused() -> None:
     ("configs", "expected"),
     [
         ([memory(), memory()], "two tables are named 't'"),
+        ([replace(memory(), selector="uniform")], "table 't': selector 'uniform' is not fifo"),
         ([replace(memory(), kind="trees")], "table 't': kind 'trees' is none of sequences, steps"),
     ],
 )
@@ -153,53 +187,6 @@ def test_tables_that_contradict_each_other_are_refused(configs: list[TableConfig
     """By name, before anything is served."""
     with pytest.raises(ValueError, match=expected):
         Replay(configs)
-
-
-@pytest.mark.parametrize("level", [Durability.FAST, Durability.FSYNC])
-def test_a_durable_table_goes_on_where_it_ended(tmp_path: Path, level: Durability) -> None:
-    """Encoding, chunks, leases and cursor are there again; the folder is nobody else's meanwhile."""
-
-    async def first() -> None:
-        replay = Replay([on_disk(tmp_path / "t", level)])
-        replay.declare("t", ENCODING)
-        for number in range(4):
-            replay.append("t", ENCODING.hash, [chunk_of(number)])
-        assert numbers(replay.lease("t", "l", 2, 0)) == [0]
-        assert numbers(replay.lease("t", "l", 2, 1)) == [1]
-        assert replay.acknowledge("t", "l", 1) == 1
-        await replay.safe("t")
-        with pytest.raises(FolderBusyError):
-            Replay([on_disk(tmp_path / "t", level)])
-        replay.close()
-        replay.close()
-
-    asyncio.run(first())
-    replay = Replay([on_disk(tmp_path / "t", level)])
-    assert replay.encoding("t") == ENCODING
-    resumed = replay.resume("t", "l", 1)
-    assert (resumed.redelivered, resumed.next_number) == (1, 3)
-    assert numbers(replay.lease("t", "l", 6, 2)) == [1, 2, 3]
-    replay.close()
-
-
-@pytest.mark.parametrize("step_s", [3_600, -86_400])
-def test_a_step_of_the_wall_clock_over_a_restart_ends_no_lease(
-    step_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor does it hold one for longer than its time."""
-    config = replace(on_disk(tmp_path / "t", Durability.FAST), lease_s=600.0)
-    now = time.time_ns
-    with contextlib.closing(Replay([config])) as replay:
-        replay.declare("t", ENCODING)
-        replay.append("t", ENCODING.hash, [chunk_of(0)])
-        assert replay.lease("t", "l", 1, 0) is not None
-    monkeypatch.setattr(time, "time_ns", lambda: now() + step_s * 10**9)
-
-    with contextlib.closing(Replay([config])) as replay:
-        assert replay.expire() == 0
-        lease = replay.lease("t", "l", 1, 0)
-        assert lease is not None
-        assert 0 < lease.deadline - replay.now() <= 600 * 10**9
 
 
 def test_a_request_number_with_other_chunks_is_refused() -> None:

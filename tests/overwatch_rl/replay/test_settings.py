@@ -6,41 +6,19 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch_rl.cli import main
-from overwatch_rl.replay.base import Durability
 from overwatch_rl.replay.settings import table_config
-
-FOLDER = Path("kept")
-
-
-def test_a_table_of_sequences_is_durable_and_first_in_first_out() -> None:
-    """Without a word more than its name."""
-    config = table_config("experience", FOLDER)
-    assert (config.kind, config.selector, config.remover) == ("sequences", "fifo", "refuse")
-    assert (config.durability, config.folder) == (Durability.FAST, FOLDER / "experience")
-
-
-def test_a_table_of_steps_is_in_memory_and_makes_room() -> None:
-    """As off-policy algorithms use it."""
-    config = table_config("dqn:kind=steps", FOLDER)
-    assert (config.selector, config.remover, config.durability) == ("uniform", "oldest", Durability.MEMORY)
-    assert config.folder is None
 
 
 def test_every_key_reaches_the_table() -> None:
-    """In its own unit."""
-    config = table_config(
-        "t:kind=sequences,selector=trajectories,remover=oldest,items=9,mib=2,memory_mib=1,durability=fsync,"
-        "lease_s=5",
-        FOLDER,
-    )
-    steps = table_config("s:kind=steps,samples_per_insert=0.5,min_steps=3,buffer=7,alpha=0.2", FOLDER)
-    assert (config.selector, config.remover, config.durability) == (
-        "trajectories",
-        "oldest",
-        Durability.FSYNC,
-    )
-    capacity, rate = config.capacity, steps.rate
-    assert (capacity.items, capacity.bytes, capacity.memory_bytes) == (9, 2 << 20, 1 << 20)
+    """In its own unit; without a word more than its name a table is as its kind has it."""
+    usual, drawn = table_config("experience"), table_config("dqn:kind=steps")
+    config = table_config("t:kind=sequences,remover=oldest,items=9,mib=2,lease_s=5")
+    steps = table_config("s:kind=steps,samples_per_insert=0.5,min_steps=3,buffer=7,alpha=0.2")
+
+    assert (usual.kind, usual.selector, usual.remover) == ("sequences", "fifo", "refuse")
+    assert (drawn.kind, drawn.selector, drawn.remover) == ("steps", "uniform", "oldest")
+    assert (config.remover, config.capacity.items, config.capacity.bytes) == ("oldest", 9, 2 << 20)
+    rate = steps.rate
     assert (rate.samples_per_insert, rate.min_steps, rate.buffer) == (0.5, 3, 7.0)
     assert (steps.priorities.alpha, config.lease_s) == (0.2, 5.0)
 
@@ -54,7 +32,8 @@ def test_every_key_reaches_the_table() -> None:
         ("t:items=many", "items"),
         ("t:items=0", "at least an item"),
         ("t:kind=heap", "none of sequences, steps"),
-        ("t:durability=disk", "durability"),
+        ("t:durability=fsync", "durability is no key any more.*--replay redis://"),
+        ("t:memory_mib=1", "memory_mib is no key any more"),
         ("t:kind=steps,samples_per_insert=nan", "samples per insert"),
         ("t:samples_per_insert=1", "sequences are leased once"),
         ("t:alpha=2", "alpha"),
@@ -64,7 +43,7 @@ def test_every_key_reaches_the_table() -> None:
 def test_a_wrong_table_is_refused_with_its_text(text: str, words: str) -> None:
     """And with what is wrong."""
     with pytest.raises(ValueError, match=words) as error:
-        table_config(text, FOLDER)
+        table_config(text)
     assert repr(text) in str(error.value)
 
 
@@ -78,7 +57,8 @@ def test_a_wrong_table_is_refused_with_its_text(text: str, words: str) -> None:
         (["--tls-client-ca", __file__], "--tls-cert"),
         (["--max-wait-s", "inf"], "max-wait-s"),
         (["--endpoint", "collector"], "endpoint"),
-        (["--table", "t:kind=steps,durability=fsync"], "in memory"),
+        (["--table", "t:durability=fast"], "in memory"),
+        (["--table", "t:selector=uniform"], "is not fifo"),
     ],
 )
 def test_flags_that_cannot_be_served_are_errors_of_use(flags: list[str], words: str) -> None:

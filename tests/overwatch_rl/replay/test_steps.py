@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from overwatch_rl.replay.base import Capacity, Durability, Sampled, TableConfig, Taken, Which, Writer
-from overwatch_rl.replay.chunk import Chunk, Column, Encoding
-from overwatch_rl.replay.ring import Ring
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest, Version
+from overwatch_rl.replay.base import Capacity, Sampled, TableConfig, Taken
+from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End
 from overwatch_rl.replay.selectors import Priorities, Prioritised
 from overwatch_rl.replay.steps import Steps
 from tests.overwatch_rl.replay.stepping import ENCODING, chunk_of
 
-ENDS = ("terminated", "truncated", "cut")
+ENDS: tuple[End, ...] = ("terminated", "truncated", "cut")
 ALPHA = 0.7
 
 
@@ -52,15 +52,14 @@ class Model:
 
     def append(self, chunk: Chunk, first: int) -> None:
         """Take a chunk, whole; the oldest make room."""
-        needed = chunk.steps + (chunk.end != "terminated")
-        while self.chunks and self.head + needed - self.chunks[0][0] > self.rows:
+        while self.chunks and self.head + chunk.steps - self.chunks[0][0] > self.rows:
             self.remove(self.chunks.pop(0))
         self.chunks.append((self.head, chunk, first))
         for offset, one in enumerate(self.ids(self.head, chunk)):
             self.shares[one] = self.largest
             self.numbers[one] = first + offset
         self.last[first + chunk.steps - 1] = chunk
-        self.head += needed
+        self.head += chunk.steps
 
     def remove(self, held: tuple[int, Chunk, int]) -> None:
         """Forget a chunk."""
@@ -116,7 +115,7 @@ def drive(operations: int, rows: int, seed: int) -> tuple[Steps, int]:
         kind = random.random()
         if kind < 0.3 or not model.shares:
             chunk = chunk_of(first, int(random.integers(1, 9)), ENDS[random.integers(3)])
-            assert isinstance(held.append([chunk], None, operation), Taken)
+            assert isinstance(held.append([chunk], operation), Taken)
             model.append(chunk, first)
             first += chunk.steps
         elif kind < 0.65:
@@ -155,10 +154,10 @@ def test_a_sample_of_operations_agrees_with_the_model() -> None:
 def test_a_late_priority_never_reaches_a_reused_slot() -> None:
     """The slot has a new step: the old one's priority is dropped and counted, the new one's stays."""
     held = table(8)
-    held.append([chunk_of(0, 8, "terminated")], None, 0)
+    held.append([chunk_of(0, 8, "terminated")], 0)
     old = held.sample(8)
     assert old is not None
-    held.append([chunk_of(8, 8, "terminated")], None, 1)
+    held.append([chunk_of(8, 8, "terminated")], 1)
     assert held.update_priorities(old.slots, old.generations, np.full(8, 9.0)) == 8
     new = held.sample(8)
     assert new is not None
@@ -175,9 +174,7 @@ def test_steps_are_drawn_in_proportion(selector: str) -> None:
     chance that one of them fails by accident is below 40 x 6e-7.
     """
     held = table(64, selector)
-    held.append(
-        [chunk_of(0, 15, "cut"), chunk_of(15, 1, "truncated"), chunk_of(16, 24, "terminated")], None, 0
-    )
+    held.append([chunk_of(0, 15, "cut"), chunk_of(15, 1, "truncated"), chunk_of(16, 24, "terminated")], 0)
     every = held.sample(4096)
     assert every is not None
     slots, rows = np.unique(every.slots, return_index=True)
@@ -199,7 +196,7 @@ def test_steps_are_drawn_in_proportion(selector: str) -> None:
 def test_importance_weights_undo_the_share_of_each_step() -> None:
     """(N P)^-beta over the largest of the batch; the exponent 0 weighs nothing."""
     held = table(4)
-    held.append([chunk_of(0, 4, "terminated")], None, 0)
+    held.append([chunk_of(0, 4, "terminated")], 0)
     held.update_priorities(np.arange(4), np.zeros(4, np.int64), np.array([1.0, 2.0, 3.0, 4.0]))
     sampled, unweighted = held.sample(64, exponent=0.5), held.sample(64, exponent=0.0)
     assert sampled is not None
@@ -212,32 +209,39 @@ def test_importance_weights_undo_the_share_of_each_step() -> None:
 def test_a_chunk_larger_than_the_table_is_refused_and_nothing_goes_for_it() -> None:
     """What is held stays, and the message has both numbers."""
     held = table(8)
-    held.append([chunk_of(0, 5, "terminated")], None, 0)
-    refused = held.append([chunk_of(5, 4, "cut"), chunk_of(9, 4, "cut")], None, 1)
+    held.append([chunk_of(0, 5, "terminated")], 0)
+    refused = held.append([chunk_of(5, 5, "cut"), chunk_of(10, 4, "cut")], 1)
     assert getattr(refused, "reason", None) == "too_large"
-    assert "10 steps and final observations" in str(refused)
+    assert "9 steps of" in str(refused)
     assert held.stats().steps == 5
 
 
-def test_bytes_bound_the_rows() -> None:
-    """Of steps and bytes the smaller is the limit."""
-    held = table(1 << 20, capacity=Capacity(items=1 << 20, bytes=100 * Ring.row_bytes(ENCODING)))
-    assert held.ring.rows == 100
-    with pytest.raises(ValueError, match="no room for one step"):
+@pytest.mark.parametrize("end", ["terminated", "truncated", "cut"])
+@pytest.mark.parametrize("steps", [1, 3, 16])
+def test_a_table_holds_as_many_steps_as_it_has_items_however_they_come(end: End, steps: int) -> None:
+    """Whole chunks of one step or more, of any end: 16 items are 16 steps."""
+    held = table(16, "uniform")
+    for number in range(32):
+        held.append([chunk_of(steps * number, steps, end)], number)
+    stats = held.stats()
+    assert stats.items == 16 // steps * steps
+    assert stats.accepted == stats.items + stats.removed["evicted"]
+
+
+@pytest.mark.parametrize("steps", [1, 16])
+def test_bytes_bound_a_table_with_all_that_its_chunks_take(steps: int) -> None:
+    """The oldest go, counted; a request larger than all of it is refused; too few for the limiter too."""
+    most = 1 << 16
+    held = table(1 << 20, capacity=Capacity(items=1 << 20, bytes=most))
+    for number in range(2_000):
+        held.append([chunk_of(number, steps, env="e" * (number % 300))], number)
+    stats = held.stats()
+    assert 0.9 * most < stats.bytes <= most
+    assert stats.accepted == stats.items + stats.removed["evicted"]
+    refused = held.append([chunk_of(0, 4, env="e" * most)], 1)
+    assert getattr(refused, "reason", None) == "too_large"
+    with pytest.raises(ValueError, match="has room for 0 single steps, too few for min_steps 1"):
         table(1, capacity=Capacity(items=1, bytes=3))
-
-
-def test_a_repeated_request_is_taken_once() -> None:
-    """The same number of the same writer, or one below it, changes nothing."""
-    held, chunk = table(64), chunk_of(0, 3)
-    assert held.append([chunk], Writer(id="w", number=4), 0) == held.append(
-        [chunk], Writer(id="v", number=4), 0
-    )
-    for number in (4, 3):
-        again = held.append([chunk], Writer(id="w", number=number), 0)
-        assert isinstance(again, Taken)
-        assert again.is_repeat
-    assert held.stats().steps == 6
 
 
 def test_what_is_removed_is_not_drawn() -> None:
@@ -246,7 +250,7 @@ def test_what_is_removed_is_not_drawn() -> None:
     def filled() -> Steps:
         held = table(64, "uniform")
         for at, (env, version) in enumerate([("a", (1, 1)), ("b", (1, 2)), ("a", (1, 3)), ("b", (2, 3))]):
-            held.append([chunk_of(10 * at, 4, "cut", env=env, version=version)], None, at)
+            held.append([chunk_of(10 * at, 4, "cut", env=env, version=version)], at)
         return held
 
     def left(held: Steps) -> set[int]:
@@ -254,20 +258,20 @@ def test_what_is_removed_is_not_drawn() -> None:
         return set() if sampled is None else {int(one) // 10 for one in sampled.columns["observation"][:, 0]}
 
     for which, expected in (
-        (Which(env="a"), {1, 3}),
-        (Which(before=2), {2, 3}),
-        (Which(older_than=(1, 3), reason="stale"), {2, 3}),
-        (Which(beyond=(1, 1), reason="abandoned"), {0, 3}),
-        (Which(keep_last=6), {2, 3}),
-        (Which(env="b", before=2), {0, 2, 3}),
-        (Which(), set()),
+        (ClearRequest(env_id="a"), {1, 3}),
+        (ClearRequest(before_timestamp=2), {2, 3}),
+        (ClearRequest(older_than=Version(lineage=1, number=3)), {2, 3}),
+        (ClearRequest(beyond=Version(lineage=1, number=1)), {0, 3}),
+        (ClearRequest(keep_last=6), {2, 3}),
+        (ClearRequest(env_id="b", before_timestamp=2), {0, 2, 3}),
+        (ClearRequest(), set()),
     ):
         held = filled()
-        assert held.remove(which, 9) == 4 * (4 - len(expected))
+        assert held.remove(which) == 4 * (4 - len(expected))
         assert left(held) == expected
         stats = held.stats()
-        assert (stats.steps, stats.removed) == (4 * len(expected), {which.reason: 16 - 4 * len(expected)})
-        held.append([chunk_of(40, 4)], None, 5)
+        assert (stats.steps, stats.removed) == (4 * len(expected), {"cleared": 16 - 4 * len(expected)})
+        held.append([chunk_of(40, 4)], 5)
         assert left(held) == expected | {4}
 
 
@@ -275,9 +279,9 @@ def test_few_steps_among_many_removed_ones_are_still_drawn_alike() -> None:
     """One of 32 chunks is left, in the middle: each of its steps is found."""
     held = table(256, "uniform")
     for at in range(32):
-        held.append([chunk_of(8 * at, 7, env="rare" if at == 16 else "common")], None, at)
-    held.append([chunk_of(8 * 32, 1, env="rare")], None, 32)
-    held.remove(Which(env="common"), 33)
+        held.append([chunk_of(8 * at, 7, env="rare" if at == 16 else "common")], at)
+    held.append([chunk_of(8 * 32, 1, env="rare")], 32)
+    held.remove(ClearRequest(env_id="common"))
     sampled = held.sample(512)
     assert sampled is not None
     assert {int(one) for one in sampled.columns["observation"][:, 0]} == {*range(128, 135), 256}
@@ -287,7 +291,7 @@ def test_few_steps_among_many_removed_ones_are_still_drawn_alike() -> None:
 def test_a_priority_that_is_none_is_refused_whole(wrong: float) -> None:
     """The value is named and no priority of the request counts."""
     held = table(8)
-    held.append([chunk_of(0, 4)], None, 0)
+    held.append([chunk_of(0, 4)], 0)
     with pytest.raises(ValueError, match=f"a priority is {wrong}".replace("+", r"\+")):
         held.update_priorities(np.arange(2), np.zeros(2, np.int64), np.array([5.0, wrong]))
     sampled = held.sample(16)
@@ -298,7 +302,7 @@ def test_a_priority_that_is_none_is_refused_whole(wrong: float) -> None:
 def test_versions_come_with_the_steps() -> None:
     """Each step names the lineage and number of the policy that acted."""
     held = table(8, "uniform")
-    held.append([chunk_of(0, 2, version=(1, 7)), chunk_of(2, 2, version=(2, 8))], None, 0)
+    held.append([chunk_of(0, 2, version=(1, 7)), chunk_of(2, 2, version=(2, 8))], 0)
     sampled = held.sample(32)
     assert sampled is not None
     for slot, lineage, version in zip(sampled.slots, sampled.lineages, sampled.versions, strict=True):
@@ -318,11 +322,11 @@ def test_an_empty_table_has_no_sample() -> None:
 
 
 def test_what_a_table_of_steps_does_not_offer_is_refused_at_the_start() -> None:
-    """Durability, other selectors, and encodings that have no steps to draw."""
-    with pytest.raises(ValueError, match="durable tables are of sequences"):
-        table(8, durability=Durability.FAST)
+    """Other selectors and removers, and encodings that have no steps to draw."""
     with pytest.raises(ValueError, match="'fifo' is none of prioritised, uniform"):
-        table(8, "fifo")
+        Steps.check(TableConfig(name="t", selector="fifo", remover="oldest"))
+    with pytest.raises(ValueError, match="'refuse' is not oldest"):
+        Steps.check(TableConfig(name="t", selector="uniform", remover="refuse"))
     bare = Encoding(columns=(Column(name="observation", dtype="int8"),))
     with pytest.raises(ValueError, match="needs the column final_observation"):
         Steps(TableConfig(name="t", selector="uniform"), bare)

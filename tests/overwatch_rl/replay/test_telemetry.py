@@ -1,12 +1,10 @@
 """What the replay server reports: each thing once, by the names of the catalogue."""
 
-from contextlib import closing
-from pathlib import Path
-
 from overwatch.catalog import Scope
 from overwatch.events import Measured, Tallied
-from overwatch_rl.replay.base import Capacity, Durability, TableConfig, Which
-from overwatch_rl.replay.process import look, reporting
+from overwatch_rl.protos.replay.v1.replay_pb2 import ClearRequest
+from overwatch_rl.replay.base import Capacity, TableConfig
+from overwatch_rl.replay.process import look
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.telemetry import ROLE, Tower
 from tests.fakes import SECOND
@@ -35,19 +33,19 @@ def test_what_tables_did_is_counted_once_however_often_one_looks() -> None:
     run = KeptRun(role=ROLE)
     tower = Tower(run)
     config = TableConfig(name="a", capacity=Capacity(items=3))
-    with closing(Replay([config])) as replay:
-        replay.declare("a", ENCODING)
-        replay.append("a", ENCODING.hash, [chunk(first=4 * one) for one in range(3)])
-        replay.append("a", "another", [chunk()])
-        look(replay, tower)
-        look(replay, tower)
-        assert replay.lease("a", "l", 8, 0) is not None
-        replay.resume("a", "l", 0)
-        assert replay.lease("a", "l", 8, 1) is not None
-        replay.acknowledge("a", "l", 1)
-        replay.clear("a", Which())
-        look(replay, tower)
-        stats = replay.stats()[0]
+    replay = Replay([config])
+    replay.declare("a", ENCODING)
+    replay.append("a", ENCODING.hash, [chunk(first=4 * one) for one in range(3)])
+    replay.append("a", "another", [chunk()])
+    look(replay, tower)
+    look(replay, tower)
+    assert replay.lease("a", "l", 8, 0) is not None
+    replay.resume("a", "l", 0)
+    assert replay.lease("a", "l", 8, 1) is not None
+    replay.acknowledge("a", "l", 1)
+    replay.clear("a", ClearRequest())
+    look(replay, tower)
+    stats = replay.stats()[0]
     counted = tallies(run)
     assert counted["inserted", "a"] == 3
     assert counted["sampled", "a"] == stats.sampled == 4
@@ -61,16 +59,16 @@ def test_an_acknowledgement_that_came_late_is_counted() -> None:
     """Its lease ended by time, and another learner has the chunk."""
     run, now = KeptRun(role=ROLE), [SECOND]
     config = TableConfig(name="a", lease_s=1.0)
-    with closing(Replay([config], lambda: now[0])) as replay:
-        replay.declare("a", ENCODING)
-        replay.append("a", ENCODING.hash, [chunk()])
-        assert replay.lease("a", "slow", 4, 0) is not None
-        now[0] += 2 * SECOND
-        tower = Tower(run)
-        look(replay, tower)
-        assert replay.lease("a", "other", 4, 0) is not None
-        replay.acknowledge("a", "slow", 1)
-        look(replay, tower)
+    replay = Replay([config], lambda: now[0])
+    replay.declare("a", ENCODING)
+    replay.append("a", ENCODING.hash, [chunk()])
+    assert replay.lease("a", "slow", 4, 0) is not None
+    now[0] += 2 * SECOND
+    tower = Tower(run)
+    look(replay, tower)
+    assert replay.lease("a", "other", 4, 0) is not None
+    replay.acknowledge("a", "slow", 1)
+    look(replay, tower)
     assert tallies(run)["late", "ack"] == 1
     assert run.link.refused == []
 
@@ -79,10 +77,10 @@ def test_gauges_are_over_all_tables_and_absent_where_no_table_has_them() -> None
     """A table of steps has no leases; so without one of sequences there is no such number."""
     run = KeptRun(role=ROLE)
     steps = TableConfig(name="s", kind="steps", selector="uniform", remover="oldest")
-    with closing(Replay([steps])) as replay:
-        replay.declare("s", ENCODING)
-        replay.append("s", ENCODING.hash, [chunk()])
-        look(replay, Tower(run))
+    replay = Replay([steps])
+    replay.declare("s", ENCODING)
+    replay.append("s", ENCODING.hash, [chunk()])
+    look(replay, Tower(run))
     found = gauges(run)
     assert found["replay.items"] == found["replay.steps"] == 4
     assert "replay.leases" not in found
@@ -99,19 +97,3 @@ def test_requests_are_counted_by_method_and_status() -> None:
     assert counted["requests", "Append", "OK"] == 2
     assert counted["requests", "Append", "RESOURCE_EXHAUSTED"] == 1
     assert counted["request_duration", "Append"] == 0.75
-
-
-def test_what_a_durable_table_did_before_a_restart_is_not_counted_again(tmp_path: Path) -> None:
-    """The producer before has counted it; what is held is held all the same."""
-    config = TableConfig(name="a", durability=Durability.FAST, folder=tmp_path)
-    with closing(Replay([config])) as before:
-        before.declare("a", ENCODING)
-        before.append("a", ENCODING.hash, [chunk(first=4 * one) for one in range(3)])
-    run = KeptRun(role=ROLE)
-    with closing(Replay([config])) as replay:
-        tower = reporting(run, replay)
-        look(replay, tower)
-        replay.append("a", ENCODING.hash, [chunk(first=12)])
-        look(replay, tower)
-    assert tallies(run)["inserted", "a"] == 1
-    assert gauges(run)["replay.items"] == 4

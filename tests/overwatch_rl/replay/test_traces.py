@@ -15,7 +15,7 @@ from tests.overwatch_rl.rollouts.test_spans import END_S, spans_of
 def test_a_call_is_one_trace_in_client_and_server() -> None:
     """The server's span is below the client's, and that in the turn of the client's loop."""
     with http_sink() as sink:
-        command = [*COMMAND, "--listen", "127.0.0.1:0", "--table", "experience:durability=memory",
+        command = [*COMMAND, "--listen", "127.0.0.1:0",
                    "--run-id", "flight", "--endpoint", sink.endpoint]  # fmt: skip
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:

@@ -135,7 +135,7 @@ def test_servers_and_the_run_are_configured_as_their_programs_ask(values: Path, 
 
     config = learner_config(of_file(held["learner"]["config"]))
     assert config.world == yaml.safe_load(values.read_text())["stack"]["config"]["world"]
-    (table,) = [table_config(text, tmp_path) for text in held["replay"]["table"]]
+    (table,) = [table_config(text) for text in held["replay"]["table"]]
     assert table.name == held["learner"]["table"]
     if values == SINGLE:
         flags = {name: value for name, value in held["orchestrator"].items() if name != "config"}

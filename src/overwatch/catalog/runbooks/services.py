@@ -197,8 +197,8 @@ ENTRIES: Final = (
         ),
         confirm="The learner's log states from which lease to which; `learner_replay_gaps_total` rose.",
         act=(
-            "Nothing for a table that is only in memory: its server was started again, and what it held is "
-            "gone. Where replay is durable, look at its disk and at its log for what it left out."
+            "Nothing for a replay server that was started again: what its tables held in memory is gone. "
+            "Experience that must survive belongs in Redis; there, look at its disk and its log."
         ),
     ),
     Runbook(

@@ -67,10 +67,12 @@ class StoreTransitionRequest(_message.Message):
     def __init__(self, transition: _Optional[_Union[Transition, _Mapping]] = ..., table: _Optional[str] = ...) -> None: ...
 
 class StoreTransitionResponse(_message.Message):
-    __slots__ = ("stored",)
+    __slots__ = ("stored", "durable")
     STORED_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     stored: int
-    def __init__(self, stored: _Optional[int] = ...) -> None: ...
+    durable: bool
+    def __init__(self, stored: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class StoreBatchRequest(_message.Message):
     __slots__ = ("transitions", "table")
@@ -81,10 +83,12 @@ class StoreBatchRequest(_message.Message):
     def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., table: _Optional[str] = ...) -> None: ...
 
 class StoreBatchResponse(_message.Message):
-    __slots__ = ("stored",)
+    __slots__ = ("stored", "durable")
     STORED_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     stored: int
-    def __init__(self, stored: _Optional[int] = ...) -> None: ...
+    durable: bool
+    def __init__(self, stored: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class SampleConfig(_message.Message):
     __slots__ = ("batch_size", "env_id", "prioritized", "priority_alpha", "min_timestamp", "max_timestamp", "importance_exponent")
@@ -193,7 +197,7 @@ class GetStatsResponse(_message.Message):
     def __init__(self, total_transitions: _Optional[int] = ..., total_episodes: _Optional[int] = ..., transitions_by_env: _Optional[_Mapping[str, int]] = ..., oldest_timestamp: _Optional[int] = ..., newest_timestamp: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStats, _Mapping]]] = ...) -> None: ...
 
 class TableStats(_message.Message):
-    __slots__ = ("name", "kind", "items", "steps", "bytes", "accepted", "queued", "leased", "acknowledged", "removed", "sampled", "redelivered", "late", "leases", "spilled_bytes", "problem", "is_full", "most_items", "most_bytes")
+    __slots__ = ("name", "kind", "items", "steps", "bytes", "accepted", "queued", "leased", "acknowledged", "removed", "sampled", "redelivered", "late", "leases", "is_full", "most_items", "most_bytes")
     class RemovedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -222,8 +226,6 @@ class TableStats(_message.Message):
     REDELIVERED_FIELD_NUMBER: _ClassVar[int]
     LATE_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
-    SPILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     IS_FULL_FIELD_NUMBER: _ClassVar[int]
     MOST_ITEMS_FIELD_NUMBER: _ClassVar[int]
     MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -241,12 +243,10 @@ class TableStats(_message.Message):
     redelivered: int
     late: _containers.ScalarMap[str, int]
     leases: int
-    spilled_bytes: int
-    problem: str
     is_full: bool
     most_items: int
     most_bytes: int
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., items: _Optional[int] = ..., steps: _Optional[int] = ..., bytes: _Optional[int] = ..., accepted: _Optional[int] = ..., queued: _Optional[int] = ..., leased: _Optional[int] = ..., acknowledged: _Optional[int] = ..., removed: _Optional[_Mapping[str, int]] = ..., sampled: _Optional[int] = ..., redelivered: _Optional[int] = ..., late: _Optional[_Mapping[str, int]] = ..., leases: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., problem: _Optional[str] = ..., is_full: _Optional[bool] = ..., most_items: _Optional[int] = ..., most_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., items: _Optional[int] = ..., steps: _Optional[int] = ..., bytes: _Optional[int] = ..., accepted: _Optional[int] = ..., queued: _Optional[int] = ..., leased: _Optional[int] = ..., acknowledged: _Optional[int] = ..., removed: _Optional[_Mapping[str, int]] = ..., sampled: _Optional[int] = ..., redelivered: _Optional[int] = ..., late: _Optional[_Mapping[str, int]] = ..., leases: _Optional[int] = ..., is_full: _Optional[bool] = ..., most_items: _Optional[int] = ..., most_bytes: _Optional[int] = ...) -> None: ...
 
 class UpdatePrioritiesRequest(_message.Message):
     __slots__ = ("ids", "new_priorities", "table", "slots", "generations")
@@ -385,14 +385,16 @@ class AppendRequest(_message.Message):
     def __init__(self, table: _Optional[str] = ..., encoding_hash: _Optional[str] = ..., writer: _Optional[str] = ..., number: _Optional[int] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("items", "steps", "is_repeat")
+    __slots__ = ("items", "steps", "is_repeat", "durable")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     IS_REPEAT_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     items: int
     steps: int
     is_repeat: bool
-    def __init__(self, items: _Optional[int] = ..., steps: _Optional[int] = ..., is_repeat: _Optional[bool] = ...) -> None: ...
+    durable: bool
+    def __init__(self, items: _Optional[int] = ..., steps: _Optional[int] = ..., is_repeat: _Optional[bool] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
     __slots__ = ("table", "learner", "steps", "after")
