@@ -18,7 +18,7 @@ from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import Refused, Sampled, Taken, Wait, Writer
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.messages import at
-from overwatch_rl.replay.service import Answer, Held, Replay, UnknownTableError
+from overwatch_rl.replay.service import Answer, Held, Replay
 
 FULL_RETRY_S: Final = 0.25
 """When a client whose append found no room asks again."""
@@ -274,23 +274,13 @@ class Calls:
 
     async def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
         """Of all tables, or of one."""
-        if request.table:
-            self._named(request.table)
-        tables = self.replay.stats()
-        return messages.stats_message([one for one in tables if request.table in ("", one.name)])
+        name = request.table and self.replay.held(request.table).config.name
+        return messages.stats_message([one for one in self.replay.stats() if name in ("", one.name)])
 
     async def declare(self, request: pb.DeclareRequest) -> pb.DeclareResponse:
         """An encoding, once."""
-        name = self._named(request.table)
-        encoding = messages.encoding_of(request.encoding)
-        held = self.replay.tables[name].encoding
-        if held is not None and held.hash != encoding.hash:
-            raise Failure(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"encoding: table {name} has another one, {held.hash}; use that, or another table",
-            )
-        with at("encoding"):
-            declared = self.replay.declare(name, encoding)
+        held, encoding = self.replay.held(request.table), messages.encoding_of(request.encoding)
+        declared = self.replay.declare(held.config.name, encoding)
         self.moves.moved()
         return pb.DeclareResponse(encoding_hash=declared)
 
@@ -333,24 +323,8 @@ class Calls:
                 if failure.waited_for is None:
                     raise
 
-    def _named(self, table: str) -> str:
-        """The table that a request means."""
-        tables = self.replay.tables
-        if table in tables:
-            return table
-        if not table and len(tables) == 1:
-            return next(iter(tables))
-        names = ", ".join(tables)
-        if not table:
-            raise ValueError(f"table is empty; this server has {names}")
-        raise Failure(grpc.StatusCode.NOT_FOUND, f"table {table[:60]!r} is none of {names}")
-
     def _encoding(self, table: str) -> tuple[str, Encoding]:
-        name = self._named(table)
-        try:
-            return name, self.replay.encoding(name)
-        except UnknownTableError as error:
-            raise Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
+        return self.replay.held(table).config.name, self.replay.encoding(table)
 
 
 class Credits:

@@ -5,7 +5,7 @@ Owns one row per kind. Must not know what is called.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.base import LeaseOf
@@ -16,18 +16,6 @@ from overwatch_rl.replay.streaming import LeaseStream
 Changed = Callable[[State, str], None]
 
 
-class Leases(Protocol):
-    """Leases from one place, as they come."""
-
-    async def run(self) -> None:
-        """Until it is cancelled, or refused."""
-        ...
-
-    async def took(self) -> None:
-        """One that arrived was taken: there is room for another."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of place."""
@@ -35,7 +23,9 @@ class Kind:
     schemes: tuple[str, ...]
     """Of its addresses; an address without one is `host:port`."""
     line: Callable[[str, Access, Patience, Changed], Line]
-    leases: Callable[[Any, pb.LeaseRequest, int, Callable[[LeaseOf | Exception], None]], Leases]
+    leases: Callable[
+        [Any, pb.LeaseRequest, int, Callable[[LeaseOf | Exception], None]], LeaseStream | RedisLeases
+    ]
     """Given the line, what is leased, how many may wait, and where they go."""
     is_silent: bool
     """Whether it reports nothing to the tower, so that a learner does it."""

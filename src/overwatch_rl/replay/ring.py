@@ -17,10 +17,9 @@ import numpy.typing as npt
 from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Bytes, Chunk, Encoding
 
 Ints = npt.NDArray[np.int64]
-_GOES_ON, _TERMINATED, _TRUNCATED = range(3)
-_ENDS = {"terminated": _TERMINATED, "truncated": _TRUNCATED, "cut": _GOES_ON}
 _OBSERVATION = "observation"
-_NONE = -1
+_NEXT, _NOWHERE = -1, -2
+"""Where the observation after a step lies, if not beside the ring: in the next row, or it terminated."""
 _BESIDE_BYTES = 512
 """What the record of a chunk takes, as measured."""
 
@@ -57,9 +56,9 @@ class Ring:
         self.head = self.tail = self.num_steps = self.size = 0
         """Positions, steps, and bytes that all chunks take."""
         self._is_step = np.zeros(rows, np.bool_)
-        self._ends = np.zeros(rows, np.uint8)
+        self._is_truncated = np.zeros(rows, np.bool_)
         self._places = np.zeros(rows, np.int32)
-        """Where the observation after a step lies, if not in the next row."""
+        """Where the observation after a step lies."""
         self._lineages, self._numbers = (np.zeros(rows, np.int64) for _ in range(2))
         stored = [column for column in encoding.columns if column.per_step]
         self._columns = {one.name: np.zeros((rows, *one.shape), one.numpy) for one in stored}
@@ -91,14 +90,14 @@ class Ring:
                 data = memoryview(chunk.columns[name]).cast("B")
                 store[place.start * width : place.stop * width] = data[part.start * width : part.stop * width]
             self._is_step[place] = True
-            self._ends[place] = _GOES_ON
-            self._places[place] = _NONE
+            self._is_truncated[place] = False
+            self._places[place] = _NEXT
             self._lineages[place] = chunk.lineage
             self._numbers[place] = chunk.version
-        last, final = (end - 1) % self.rows, _NONE
-        self._ends[last] = _ENDS[chunk.end]
-        if chunk.end != "terminated":
-            self._places[last] = final = self._hold(chunk.columns[FINAL_OBSERVATION])
+        last, is_over = (end - 1) % self.rows, chunk.end == "terminated"
+        final = _NOWHERE if is_over else self._hold(chunk.columns[FINAL_OBSERVATION])
+        self._places[last] = final
+        self._is_truncated[last] = chunk.end == "truncated"
         self.head = end
         self.num_steps += chunk.steps
         size = self.cost(chunk.steps, chunk.env)
@@ -124,7 +123,7 @@ class Ring:
         self.tail = oldest.end
         self.num_steps -= oldest.steps
         self.size -= oldest.size
-        if oldest.final != _NONE:
+        if oldest.final >= 0:
             self._free.append(oldest.final)
         return oldest
 
@@ -174,19 +173,19 @@ class Ring:
 
         After a step that terminated there is none: its own observation stands there.
         """
-        ends = self._ends.take(slots)
-        terminated = ends == _TERMINATED
+        places = self._places.take(slots)
+        terminated = places == _NOWHERE
         # Both in one block: two of their size go back to the system after each batch, and come as new pages.
         both = self._observations.take(np.concatenate([slots, slots + ~terminated]), axis=0, mode="wrap")
-        places = self._places.take(slots)
-        beside = np.flatnonzero(places != _NONE)
-        both[len(slots) + beside] = self._finals[places[beside]]
+        beside = (places >= 0).nonzero()[0]
+        if len(beside):
+            both[len(slots) + beside] = self._finals.take(places[beside], axis=0)
         found: dict[str, Array] = {name: column.take(slots, axis=0) for name, column in self._columns.items()}
         return found | {
             _OBSERVATION: both[: len(slots)],
             f"next_{_OBSERVATION}": both[len(slots) :],
             "terminated": terminated,
-            "truncated": ends == _TRUNCATED,
+            "truncated": self._is_truncated.take(slots),
         }
 
     def versions(self, slots: Ints) -> tuple[Ints, Ints]:

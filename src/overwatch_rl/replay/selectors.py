@@ -26,8 +26,6 @@ MOST_ROOTS: Final = 1024
 """Nodes of the highest level, which are looked through by their cumulative sum."""
 MOST_PRIORITY: Final = 1e30
 """Above it sums lose the small ones."""
-MOST_DRAWS: Final = 16
-"""Draws for each step above which looking for the steps is cheaper: most of a table was removed."""
 _ONES: Final = np.ones(WIDTH)
 _CUMULATIVE: Final = np.triu(np.ones((WIDTH, WIDTH)))
 
@@ -184,26 +182,16 @@ class Uniform:
         """Nothing: the ring knows which rows it holds."""
 
     def draw(self, count: int, random: np.random.Generator) -> Slots:
-        """Rows between tail and head, of which those without a step are left out."""
+        """Rows between tail and head, of which those that were removed are left out."""
         ring, held = self._ring, self._ring.head - self._ring.tail
-        if ring.num_steps * MOST_DRAWS < held:
+        if ring.num_steps < held:
             rows = np.arange(ring.tail, ring.head) % ring.rows
             return random.choice(rows[ring.has_step(rows)], count)
-        # A few more than needed on average: a second round is rare.
-        likely = count * held // ring.num_steps
-        slots = self._rows(likely + (likely >> 3) + 8, random)
-        while len(slots) < count:
-            slots = np.concatenate([slots, self._rows(likely, random)])
-        return slots[:count]
-
-    def _rows(self, count: int, random: np.random.Generator) -> Slots:
-        """Those of so many drawn rows that hold a step."""
-        ring = self._ring
         # Faster than whole numbers from the generator, and even to 2^-53 of the rows.
-        slots = (random.random(count) * (ring.head - ring.tail)).astype(np.int64)
+        slots = (random.random(count) * held).astype(np.int64)
         slots += ring.tail
         slots %= ring.rows
-        return slots if ring.num_steps == ring.head - ring.tail else slots[ring.has_step(slots)]
+        return slots
 
     def update(self, slots: Slots, priorities: NDArray[np.float64]) -> None:
         """Nothing: there are none."""

@@ -19,7 +19,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.calls import UNARY, Calls, Failure
 from overwatch_rl.replay.messages import parsed
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
-from overwatch_rl.replay.service import KindError
+from overwatch_rl.replay.service import KindError, OtherEncodingError, UndeclaredError, UnknownTableError
 from overwatch_rl.replay.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.spans import HEADER
@@ -120,8 +120,10 @@ def _failure(error: Exception, name: str) -> Failure:
     match error:
         case Failure():
             return error
-        case KindError():
+        case KindError() | UndeclaredError() | OtherEncodingError():
             return Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        case UnknownTableError():
+            return Failure(grpc.StatusCode.NOT_FOUND, str(error))
         case ValueError() | OverflowError():
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         case _:

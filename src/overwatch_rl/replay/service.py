@@ -47,7 +47,15 @@ Answer: TypeAlias = Taken | Wait | Refused
 
 
 class UnknownTableError(LookupError):
-    """No table has this name, or it has no encoding yet."""
+    """No table has this name."""
+
+
+class UndeclaredError(LookupError):
+    """The table has no encoding yet."""
+
+
+class OtherEncodingError(ValueError):
+    """The table has another encoding."""
 
 
 class KindError(ValueError):
@@ -91,26 +99,25 @@ class Replay:
         return self._tables
 
     def declare(self, table: str, encoding: Encoding) -> str:
-        """Fix what the bytes of a table mean; its hash. A table that has another one raises `ValueError`."""
-        held = self._held(table)
+        """Fix what the bytes of a table mean; its hash. Raises `OtherEncodingError`."""
+        held = self.held(table)
         if held.encoding is None:
             held.table, held.encoding = KINDS[held.config.kind](held.config, encoding), encoding
         elif held.encoding.hash != encoding.hash:
-            raise ValueError(f"table {table!r} has another encoding: {_difference(held.encoding, encoding)}")
+            raise OtherEncodingError(
+                f"table {table!r} has another encoding: {_difference(held.encoding, encoding)}"
+            )
         return encoding.hash
 
     def encoding(self, table: str) -> Encoding:
-        """Raises `UnknownTableError` where none is declared."""
-        encoding = self._held(table).encoding
-        if encoding is None:
-            raise UnknownTableError(f"table {table!r} has no encoding yet: {_HOW}")
-        return encoding
+        """That of a table. Raises `UndeclaredError`."""
+        return self._declared(table)[1]
 
     def append(
         self, table: str, encoding_hash: str, chunks: Sequence[Chunk], writer: Writer | None = None
     ) -> Answer:
         """Take all chunks of a request, or none."""
-        encoding, (held, known) = self.encoding(table), self._declared(table)
+        held, encoding, known = self._declared(table)
         if encoding_hash != encoding.hash:
             why = f"table {table!r} has the encoding {encoding.hash}, not {encoding_hash}: declare it again"
             return _refused(held, "encoding", why)
@@ -140,7 +147,7 @@ class Replay:
 
     def store(self, table: str, transitions: Sequence[Transition]) -> Answer:
         """Take the origin's transitions, packed into chunks."""
-        encoding, (held, known) = self.encoding(table), self._declared(table)
+        held, encoding, known = self._declared(table)
         try:
             priorities = priorities_of(transitions, are_used=held.config.selector == "prioritised")
             chunks = pack(transitions, encoding)
@@ -195,7 +202,7 @@ class Replay:
 
     def clear(self, table: str, which: ClearRequest) -> int:
         """Remove what all conditions of a request hold of; how many items. What is leased stays."""
-        held, known = self._declared(table)
+        held, _, known = self._declared(table)
         removed = known.remove(which)
         if not known.steps:
             held.limiter.clear()
@@ -211,25 +218,31 @@ class Replay:
         tables = [held.table for held in self._tables.values() if isinstance(held.table, Sequences)]
         return self._moved(sum(table.expire(now) for table in tables))
 
-    def _held(self, table: str) -> Held:
+    def held(self, table: str) -> Held:
+        """A table by its name, which may be empty where there is one. Raises `UnknownTableError`."""
+        if not table and len(self._tables) == 1:
+            return next(iter(self._tables.values()))
+        names = ", ".join(self._tables)
+        if not table:
+            raise ValueError(f"table is empty; this server has {names}")
         if table not in self._tables:
-            raise UnknownTableError(f"there is no table {table!r}; there are {', '.join(self._tables)}")
+            raise UnknownTableError(f"table {table[:60]!r} is none of {names}")
         return self._tables[table]
 
-    def _declared(self, table: str) -> tuple[Held, Sequences | Steps]:
-        held = self._held(table)
-        if held.table is None:
-            raise UnknownTableError(f"table {table!r} has no encoding yet: {_HOW}")
-        return held, held.table
+    def _declared(self, table: str) -> tuple[Held, Encoding, Sequences | Steps]:
+        held = self.held(table)
+        if held.table is None or held.encoding is None:
+            raise UndeclaredError(f"table {held.config.name!r} has no encoding yet: {_HOW}")
+        return held, held.encoding, held.table
 
     def _sequences(self, table: str) -> Sequences:
-        held, known = self._declared(table)
+        held, _, known = self._declared(table)
         if not isinstance(known, Sequences):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are sampled, not leased")
         return known
 
     def _steps(self, table: str) -> tuple[Held, Steps]:
-        held, known = self._declared(table)
+        held, _, known = self._declared(table)
         if not isinstance(known, Steps):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are leased, not sampled")
         return held, known

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 import pytest
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.base import TableConfig
-from overwatch_rl.replay.calls import MOST_CREDITS, MOST_DRAWS, UNARY, Calls, Credits, Failure
+from overwatch_rl.replay.calls import MOST_DRAWS, UNARY, Calls, Failure
 from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.protocol import SERVICE, STREAM, UNARY_NAMES
@@ -63,52 +62,6 @@ def test_a_lease_waits_until_there_is_enough(calls: Calls) -> None:
         assert not waiting.done()
         await calls.append(appended(chunk(first=4)), SLOW_S)
         assert [item.chunk.first_step for item in (await waiting).items] == [0, 4]
-
-    asyncio.run(act())
-
-
-def test_a_wait_ends_before_its_deadline_with_what_it_waited_for(calls: Calls) -> None:
-    """So that the reason arrives in time."""
-
-    async def act() -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(Failure) as found:
-            await leased(calls, 8, left_s=0.2)
-        assert loop.time() - began >= 0.17
-        assert (found.value.code, found.value.waited_for) == (grpc.StatusCode.DEADLINE_EXCEEDED, "steps")
-        assert "fewer than 8 steps" in found.value.message
-
-    asyncio.run(act())
-
-
-def test_draining_ends_waits_and_begins_no_other(calls: Calls) -> None:
-    """Both are UNAVAILABLE; what needs no wait is answered."""
-
-    async def act() -> None:
-        waiting = asyncio.ensure_future(leased(calls, 8))
-        await asyncio.sleep(0)
-        calls.moves.drain()
-        for late in (waiting, leased(calls, 8)):
-            with pytest.raises(Failure) as found:
-                await late
-            assert found.value.code == grpc.StatusCode.UNAVAILABLE
-        assert (await calls.append(appended(chunk()), SLOW_S)).items == 1
-
-    asyncio.run(act())
-
-
-def test_a_cancelled_wait_leaves_nothing_behind(calls: Calls) -> None:
-    """Nor takes what comes later."""
-
-    async def act() -> None:
-        waiting = asyncio.ensure_future(leased(calls, 4, "gone"))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert calls.moves._waiting == set()
-        await calls.append(appended(chunk()), SLOW_S)
-        assert (await leased(calls, 4)).number == 1
 
     asyncio.run(act())
 
@@ -181,24 +134,6 @@ def test_a_stream_must_begin_with_what_it_is_of(calls: Calls) -> None:
         for requests in ((), (pb.SampleStreamRequest(credits=1),)):
             with pytest.raises(ValueError, match="begin"):
                 _ = [answer async for answer in calls.sample_stream(given(*requests))]
-
-    asyncio.run(act())
-
-
-def test_credits_are_bounded_and_an_error_of_the_client_ends_the_stream() -> None:
-    """However many it gives."""
-
-    async def broken() -> AsyncIterator[pb.SampleStreamRequest]:
-        yield pb.SampleStreamRequest(credits=(1 << 32) - 1)
-        raise ValueError("garbage")
-
-    async def act() -> None:
-        credits_ = Credits(0)
-        await credits_.read(broken())
-        for _ in range(MOST_CREDITS):
-            assert await credits_.spend()
-        with pytest.raises(ValueError, match="garbage"):
-            await credits_.spend()
 
     asyncio.run(act())
 

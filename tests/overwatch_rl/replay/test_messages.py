@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Sampled, TableStats
-from overwatch_rl.replay.chunk import Encoding, End
+from overwatch_rl.replay.chunk import End
 from tests.overwatch_rl.replay.serving import ENCODING, chunk
 
 ROWS = 3
@@ -190,12 +190,6 @@ def test_priorities_belong_to_as_many_steps(request_: pb.UpdatePrioritiesRequest
         messages.ids_of(request_)
 
 
-def test_a_large_id_is_a_number_and_no_error() -> None:
-    """It names no step, and is late."""
-    slots, _, _ = messages.ids_of(pb.UpdatePrioritiesRequest(ids=["9" * 40 + ":1"], new_priorities=[1.0]))
-    assert slots[0] > 1 << 60
-
-
 def test_stats_come_back_with_what_is_absent_absent() -> None:
     """And the origin's sums are over all tables."""
     one = TableStats(name="a", kind="steps", items=3, steps=3, bytes=9, accepted=4, envs={"e": 3}, episodes=2,
@@ -218,8 +212,3 @@ def test_stats_come_back_with_what_is_absent_absent() -> None:
         (False, None, None), (True, 9, None),
     ]  # fmt: skip
     assert not messages.stats_message([]).HasField("oldest_timestamp")
-
-
-def test_columns_in_another_order_are_another_encoding() -> None:
-    """So a chunk is never read by the wrong one."""
-    assert Encoding(columns=ENCODING.columns[::-1]).hash != ENCODING.hash

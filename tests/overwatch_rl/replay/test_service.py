@@ -1,7 +1,6 @@
 """The facade: tables by name, encodings, limiters."""
 
 import asyncio
-import math
 from dataclasses import replace
 
 import msgspec
@@ -9,12 +8,12 @@ import numpy as np
 import pytest
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
-from overwatch_rl.replay.base import Capacity, Refused, TableConfig, Taken, Wait, Writer
+from overwatch_rl.replay.base import Capacity, Refused, TableConfig, Taken, Wait
 from overwatch_rl.replay.calls import Calls
 from overwatch_rl.replay.chunk import Column, Encoding
 from overwatch_rl.replay.limiter import Rate
-from overwatch_rl.replay.service import KINDS, KindError, Replay, UnknownTableError
-from tests.overwatch_rl.replay.sequencing import ENCODING, chunk_of, memory, numbers
+from overwatch_rl.replay.service import KINDS, KindError, Replay, UndeclaredError, UnknownTableError
+from tests.overwatch_rl.replay.sequencing import ENCODING, chunk_of, memory
 
 STEPS = TableConfig(
     name="s",
@@ -54,7 +53,7 @@ def test_an_encoding_is_declared_once() -> None:
     """Again is nothing; another one is refused by the column in which they differ."""
     replay = Replay([memory()])
     for store in (lambda: replay.append("t", "", [chunk_of(0)]), lambda: replay.store("t", transitions(1))):
-        with pytest.raises(UnknownTableError, match=r"table 't' has no encoding yet: .* call Declare"):
+        with pytest.raises(UndeclaredError, match=r"table 't' has no encoding yet: .* call Declare"):
             store()
     declared = replay.declare("t", ENCODING)
 
@@ -64,7 +63,7 @@ def test_an_encoding_is_declared_once() -> None:
         ValueError, match=r"table 't' has another encoding: it has Column.*'value'.*'observation'"
     ):
         replay.declare("t", FLAT)
-    with pytest.raises(UnknownTableError, match="there is no table 'u'; there are t"):
+    with pytest.raises(UnknownTableError, match="table 'u' is none of t"):
         replay.declare("u", ENCODING)
 
 
@@ -119,32 +118,6 @@ def test_a_limiter_holds_each_side_back() -> None:
     assert isinstance(replay.store("s", transitions(2)), Taken)
 
 
-def test_priorities_go_to_the_table() -> None:
-    """A late one is counted there."""
-    replay = Replay([replace(STEPS, selector="prioritised")])
-    replay.declare("s", FLAT)
-    replay.store("s", transitions(4))
-    sampled = replay.sample("s", 2)
-    assert sampled is not None
-
-    assert replay.update_priorities("s", sampled.slots, sampled.generations, np.array([1.0, 2.0])) == 0
-    assert replay.update_priorities("s", sampled.slots, sampled.generations + 5, np.array([1.0, 2.0])) == 2
-
-
-@pytest.mark.parametrize("wrong", [math.nan, -1.0, math.inf, -math.inf, 1e31])
-def test_a_priority_that_is_none_is_refused_where_it_is_stored(wrong: float) -> None:
-    """By its path and value; nothing of the request is stored."""
-    replay = Replay([replace(STEPS, selector="prioritised")])
-    replay.declare("s", FLAT)
-    steps = transitions(3)
-    steps[1].priority = wrong
-
-    refused = replay.store("s", steps)
-    assert isinstance(refused, Refused)
-    assert refused.message.startswith(f"transitions[1].priority: a priority is {wrong}")
-    assert replay.stats()[0].steps == 0
-
-
 def test_a_priority_that_is_stored_decides_what_is_drawn() -> None:
     """A step without one has the largest so far; one in a table without priorities is refused."""
     replay = Replay([replace(STEPS, selector="prioritised", rate=Rate()), replace(STEPS, name="u")])
@@ -189,23 +162,6 @@ def test_tables_that_contradict_each_other_are_refused(configs: list[TableConfig
         Replay(configs)
 
 
-def test_a_request_number_with_other_chunks_is_refused() -> None:
-    """The same chunks again are taken once."""
-    replay = Replay([memory()])
-    replay.declare("t", ENCODING)
-    hash_, writer = ENCODING.hash, Writer(id="w", number=7)
-    for is_repeat in (False, True):
-        answer = replay.append("t", hash_, [chunk_of(0)], writer)
-        assert isinstance(answer, Taken)
-        assert answer.is_repeat is is_repeat
-
-    other = replay.append("t", hash_, [chunk_of(1)], writer)
-
-    assert isinstance(other, Refused)
-    assert "request 7 before with other chunks" in other.message
-    assert isinstance(replay.append("t", hash_, [chunk_of(1)], Writer(id="w", number=8)), Taken)
-
-
 def test_a_cursor_that_does_not_fit_changes_nothing() -> None:
     """A learner that resumed there could not be answered any more."""
     replay = Replay([memory()])
@@ -215,33 +171,6 @@ def test_a_cursor_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(ValueError, match="cursor is 9223372036854775807"):
         asyncio.run(Calls(replay).resume(request))
     assert asyncio.run(Calls(replay).resume(pb.ResumeRequest(table="t", learner="l"))).next_number == 1
-
-
-def test_what_a_learner_had_that_never_comes_back_comes_again_after_lease_s() -> None:
-    """Not a moment sooner; in order, flagged, to whoever asks; acknowledged by that one it comes no more."""
-    now = [1_000]
-    replay = Replay([replace(memory(), lease_s=600.0)], lambda: now[0])
-    replay.declare("t", ENCODING)
-    replay.append("t", ENCODING.hash, [chunk_of(number) for number in range(3)])
-    had = replay.lease("t", "gone", 4, 0)
-    assert had is not None
-    assert numbers(had) == [0, 1]
-    assert numbers(replay.lease("t", "next", 2, 0)) == [2]
-    now[0] += 600 * 10**9 - 1
-    assert replay.expire() == 0
-    assert replay.extend("t", "next") == 1
-    assert replay.lease("t", "next", 2, 1) is None
-    now[0] += 1
-
-    assert replay.expire() == 2
-    again = replay.lease("t", "next", 4, 1)
-    assert again is not None
-    assert numbers(again) == [0, 1]
-    assert [item.is_redelivered for item in again.items] == [True, True]
-    assert replay.acknowledge("t", "next", 2) == 3
-    now[0] += 600 * 10**9
-    assert replay.expire() == 0
-    assert replay.lease("t", "third", 1, 0) is None
 
 
 def test_leases_of_all_tables_end_by_time() -> None:

@@ -146,11 +146,6 @@ def test_a_table_is_what_a_plain_model_gives_over_many_operations(operations: in
     assert held.stats().late == {"priority": late}
 
 
-def test_a_sample_of_operations_agrees_with_the_model() -> None:
-    """As above, briefly, with so few rows that each chunk pushes others out."""
-    drive(2_000, rows=19, seed=2)
-
-
 def test_a_late_priority_never_reaches_a_reused_slot() -> None:
     """The slot has a new step: the old one's priority is dropped and counted, the new one's stays."""
     held = table(8)
@@ -297,16 +292,6 @@ def test_a_priority_that_is_none_is_refused_whole(wrong: float) -> None:
     sampled = held.sample(16)
     assert sampled is not None
     assert set(sampled.weights.tolist()) == {1.0}
-
-
-def test_versions_come_with_the_steps() -> None:
-    """Each step names the lineage and number of the policy that acted."""
-    held = table(8, "uniform")
-    held.append([chunk_of(0, 2, version=(1, 7)), chunk_of(2, 2, version=(2, 8))], 0)
-    sampled = held.sample(32)
-    assert sampled is not None
-    for slot, lineage, version in zip(sampled.slots, sampled.lineages, sampled.versions, strict=True):
-        assert (lineage, version) == ((1, 7) if slot < 2 else (2, 8))
 
 
 def test_an_empty_table_has_no_sample() -> None:
