@@ -33,8 +33,8 @@ from overwatch_rl.replay.limiter import Rate
 
 REMOVERS: Final = ("refuse", "oldest")
 """What a full table does: refuse new chunks, or remove the oldest that are queued."""
-BESIDE_BYTES: Final = 1_024
-"""What a chunk of five columns takes beside their bytes and its names, as measured; 64 more a column."""
+BESIDE_BYTES: Final = 640
+"""What a chunk takes beside the bytes of its columns and its names, as measured; 64 more a column."""
 MOST_LEARNERS: Final = 4_096
 """Most that are remembered; the one that came first and has no lease goes first."""
 MOST_DONE: Final = 4_096
