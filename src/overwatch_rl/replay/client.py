@@ -304,14 +304,11 @@ class ReplayClient:
 
         However often it is tried until the time is over, it is drawn once.
         """
-        request = pb.SampleRequest(
-            table=table,
-            columnar=True,
-            config=pb.SampleConfig(batch_size=count, importance_exponent=exponent),
-            writer=self.writer,
-            number=next(self._numbers),
-            priorities=None if revised is None else revised.message(""),
-        )
+        config = pb.SampleConfig(batch_size=count, importance_exponent=exponent)
+        request = pb.SampleRequest(table=table, columnar=True, config=config)
+        request.writer, request.number = self.writer, next(self._numbers)
+        if revised is not None:
+            request.priorities.CopyFrom(revised.message(""))
         return await self._drawn(0, request, timeout_s)
 
     async def _drawn(self, shard: int, request: pb.SampleRequest, timeout_s: float) -> Drawn:

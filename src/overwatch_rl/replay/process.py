@@ -18,7 +18,7 @@ from overwatch_rl.replay.protocol import options
 from overwatch_rl.replay.server import Server
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.settings import ReplaySettings
-from overwatch_rl.replay.telemetry import Silent, Telemetry, Tower, start_run
+from overwatch_rl.replay.telemetry import Tower, start_run
 from overwatch_rl.web.process import AddressError, ending, loop_factory, status_of
 
 SWEEP_S: Final = 1.0
@@ -44,23 +44,23 @@ def run(settings: ReplaySettings, replay: Replay, echo: Callable[[str], None]) -
     """
     keep_large_blocks()
     of = settings.tower
-    tower = None if of is None else Tower(start_run(of.run_id, of.endpoint, of.rank))
+    reported = None if of is None else start_run(of.run_id, of.endpoint, of.rank)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            status = runner.run(_serve(settings, replay, tower or Silent(), echo))
+            status = runner.run(_serve(settings, replay, Tower(reported), echo))
     except BaseException as error:
-        if tower is not None:
-            tower.run.close(outcome="failed", reason=str(error))
+        if reported is not None:
+            reported.close(outcome="failed", reason=str(error))
         raise
-    if tower is not None:
-        tower.run.close(outcome="completed")
+    if reported is not None:
+        reported.close(outcome="completed")
     return status
 
 
 async def _serve(
     settings: ReplaySettings,
     replay: Replay,
-    telemetry: Telemetry,
+    telemetry: Tower,
     echo: Callable[[str], None],
 ) -> int:
     gc.freeze()
@@ -106,13 +106,13 @@ def _greeting(settings: ReplaySettings, port: int) -> str:
     return f"replay server at {scheme}://{where}, in memory: {tables}"
 
 
-def look(replay: Replay, telemetry: Telemetry) -> None:
+def look(replay: Replay, telemetry: Tower) -> None:
     """End what time has ended, and report."""
     replay.expire()
     telemetry.swept(replay.stats(), {name: held.refused for name, held in replay.tables.items()})
 
 
-async def _sweep(replay: Replay, telemetry: Telemetry) -> None:
+async def _sweep(replay: Replay, telemetry: Tower) -> None:
     """Look second by second: the border of a task that must not end."""
     while True:
         try:

@@ -20,7 +20,7 @@ from overwatch_rl.replay.calls import UNARY, Calls, Failure
 from overwatch_rl.replay.messages import parsed
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
 from overwatch_rl.replay.service import KindError, OtherEncodingError, UndeclaredError, UnknownTableError
-from overwatch_rl.replay.telemetry import Telemetry
+from overwatch_rl.replay.telemetry import Tower
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.spans import HEADER
 
@@ -37,7 +37,7 @@ Context: TypeAlias = "aio.ServicerContext"
 class Server:
     """Answers calls by `Calls`; `handlers` go to a `grpc.aio.Server`."""
 
-    def __init__(self, calls: Calls, authorisation: Authorisation, telemetry: Telemetry) -> None:
+    def __init__(self, calls: Calls, authorisation: Authorisation, telemetry: Tower) -> None:
         self._calls = calls
         self._authorisation = authorisation
         self._telemetry = telemetry

@@ -6,9 +6,9 @@ whichever process did it; an absent number is not sent. Must not know gRPC.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import overwatch.sdk
 from overwatch.sdk import Run
@@ -22,38 +22,11 @@ _PREFIX: Final = f"{ROLE}."
 Refused: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
-class Telemetry(Protocol):
-    """What observes the server."""
-
-    def answered(self, method: str, status: str, seconds: float) -> None:
-        """A call has ended."""
-
-    def swept(self, tables: Sequence[TableStats], refused: Refused) -> None:
-        """A second has passed; `refused` are requests by table and reason."""
-
-    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
-        """Measure work for a caller whose own span is recorded; `None` where it is not."""
-
-
-class Silent:
-    """Reports nothing."""
-
-    def answered(self, method: str, status: str, seconds: float) -> None:
-        """Nothing."""
-
-    def swept(self, tables: Sequence[TableStats], refused: Refused) -> None:
-        """Nothing."""
-
-    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:  # noqa: ARG002
-        """Nothing."""
-        return nullcontext()
-
-
 class Tower:
-    """Reports to a run of the tower."""
+    """Reports to a run of the tower; without a run nothing."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run | None) -> None:
+        self._run = run
         self._spans = Spans(run, SERVED_A_SECOND)
         self._before: dict[tuple[object, ...], int] = {}
 
@@ -63,8 +36,9 @@ class Tower:
 
     def answered(self, method: str, status: str, seconds: float) -> None:
         """Count it, and how long it took, waiting included."""
-        self.run.count("requests", method=method, status=status)
-        self.run.observe("request_duration", seconds, method=method)
+        if self._run is not None:
+            self._run.count("requests", method=method, status=status)
+            self._run.observe("request_duration", seconds, method=method)
 
     def go_on(self, tables: Sequence[TableStats]) -> None:
         """What was done before is not counted."""
@@ -73,19 +47,21 @@ class Tower:
 
     def swept(self, tables: Sequence[TableStats], refused: Refused) -> None:
         """Send how things stand and what was done since the last time."""
+        if self._run is None:
+            return
         held: dict[str, list[int | None]] = {
             "items": [table.items for table in tables],
             "steps": [table.steps for table in tables],
             "memory": [table.bytes for table in tables],
             "leases": [table.leases for table in tables],
         }
-        self.run.gauge(**{_PREFIX + name: number for name, number in _where_known(held).items()})
+        self._run.gauge(**{_PREFIX + name: number for name, number in _where_known(held).items()})
         for name, total, labels in chain(*map(_totals, tables), _late(tables), _refusals(refused)):
             key = (name, labels)
             n = total - self._before.get(key, 0)
             self._before[key] = total
             if n > 0:
-                self.run.count(_PREFIX + name, n, **dict(labels))
+                self._run.count(_PREFIX + name, n, **dict(labels))
 
 
 Total: TypeAlias = tuple[str, int, tuple[tuple[str, str], ...]]
