@@ -184,6 +184,7 @@ class Room:
         held = 0
 
         def grow(amount: int) -> None:
+            """Take so many bytes more; raise where there is no room."""
             nonlocal held
             if not self.take(amount, peer):
                 raise NoRoomError(f"{self.taken >> 20} MiB of requests are on their way in already")

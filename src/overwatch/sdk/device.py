@@ -140,6 +140,7 @@ class DeviceValues:
         plain = {name: cast("float", value) for name, value in values.items() if name not in tensors}
 
         def arrived(arrays: "dict[str, np.ndarray]") -> None:
+            """Hand over all numbers in the order in which they were given."""
             found = plain | {name: float(array.item()) for name, array in arrays.items()}
             then({name: found[name] for name in names if name in found})
 

@@ -261,7 +261,6 @@ class Run:
             self._maybe(name, partial(values.add, name), column)
 
         def then(columns: dict[str, Any]) -> None:
-            """Send the episodes, once their columns are on the host."""
             self._send(events.EpisodeEnded(at=at, env_id=envs, step=number, **columns))
 
         self._channel.when_there(values, then)
@@ -498,7 +497,6 @@ class Run:
         at, index, when, skipped = time.time_ns(), whole(update), whole(epoch), whole(minibatches_skipped)
 
         def then(numbers: dict[str, float]) -> None:
-            """Send the stop, once its numbers are on the host."""
             self._send(
                 events.EarlyStopped(at=at, update=index, epoch=when, minibatches_skipped=skipped, **numbers)
             )

@@ -280,6 +280,7 @@ class _Phases:
         """When a phase that was announced began, by its kind."""
 
     def begin(self, event: PhaseBegan) -> None:
+        """Note when a phase began."""
         kind = parse_phase(event.phase)
         if kind in _KINDS:
             self._open[kind] = event.at

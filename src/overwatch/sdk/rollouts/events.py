@@ -136,6 +136,7 @@ def _action(opened: _Opened, row: int) -> ActionTaken:
     op = codes["op"][row]
 
     def argument(name: str) -> Column | None:
+        """Return the labels of an argument; -1 where the operation has none."""
         head = words.head(name)
         if name not in codes or head is None:
             return None

@@ -197,6 +197,7 @@ def _timeline(playback: Playback, cells: int) -> list[Span]:
     span_s = max(playback.last - playback.first, 1e-9)
 
     def place(time: float) -> int:
+        """Return the cell of a moment."""
         return min(cells - 1, max(0, int((time - playback.first) / span_s * cells)))
 
     here = place(playback.time)
