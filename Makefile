@@ -126,7 +126,7 @@ bench-rollouts: $(VENV)/.installed  ## the rollouts API; OVERWATCH_BENCH_ATROPOS
 bench-learner: $(VENV)/.installed  ## what feeds a learner; OVERWATCH_BENCH_CPPRB and _REVERB: Pythons that have cpprb 11.0.0 and dm-reverb 0.14.0
 	$(BIN)/python tests/bench/bench_learner.py $(BENCH_FLAGS)
 
-bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers
+bench-prometheus: $(VENV)/.installed  ## the page of runs: CPU of a scrape at the cap, ingest beside 50 scrapers
 	$(BIN)/python tests/bench/bench_prometheus.py $(BENCH_FLAGS)
 
 bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 envs, beside plain objects

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import promql_parser
+from prometheus_client.samples import Sample
 from promql_parser import (
     AggregateExpr,
     BinaryExpr,
@@ -32,6 +33,12 @@ class Selected:
     ranged: bool
     within: tuple[str, ...]
     """Names of the functions around it, the nearest last."""
+
+
+def named(sample: Sample) -> str:
+    """Return a sample's name with its labels, as a selector has them."""
+    words = (f'{label}="{word}"' for label, word in sample.labels.items())
+    return f"{sample.name}{{{','.join(words)}}}" if sample.labels else sample.name
 
 
 def filled(expr: str) -> str:

@@ -32,8 +32,7 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
-from overwatch.serve.metrics_text import Text
-from overwatch.serve.metrics_text import page as rendered
+from overwatch.serve.exposition import page as rendered
 from overwatch.serve.prometheus import RunPage
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.panels import drawer
@@ -58,7 +57,7 @@ for seq, event in enumerate(events, 1):
 frame = fold.advance(tick, [], [])
 (snapshot,) = frame.snapshots.values()
 found = [one for one in snapshot.findings if one.subject.id == "novelty"]
-page = rendered(RunPage().families(frame), Text.PLAIN).decode().splitlines()
+page = rendered(RunPage().families(frame))[0].decode().splitlines()
 context = Context(width=120, height=40, fresh=freshness(snapshot.link, 0.0))
 lines = [line for one in found for line in drawer.finding(snapshot, one, 90, context)]
 print(json.dumps({

@@ -33,12 +33,12 @@ for seq, event in enumerate(events, 1):
     frame = fold.advance(tick, [Batch(sequence=seq, stamp=tick, signal=Signal.LOGS, body=body)], [])
     tick += SECOND
 (snapshot,) = frame.snapshots.values()
-page = {name: value for family in RunPage().families(frame) for name, value in family.samples()}
+page = {(one.labels.get('metric'), one.labels.get('level')): one.value for family in RunPage().families(frame) for one in family.samples if one.name == 'overwatch_policy_updates_beyond_limit_total'}
 rule = FILES["dashboards/rules/overwatch.yaml"]()
 print(json.dumps({
     "screen": [snapshot.policy["kl_divergence"].status, snapshot.policy["kl_divergence"].limit.text],
     "findings": [one.severity for one in snapshot.findings if one.code == "policy-kl-divergence"],
-    "counted": [page[f'overwatch_policy_updates_beyond_limit_total{{rl_run_id="r",metric="kl_divergence",level="{level}"}}'] for level in ("warning", "critical")],
+    "counted": [page['kl_divergence', level] for level in ("warning", "critical")],
     "alert": [line.split("Limits of preset ppo: ")[1] for line in rule.splitlines() if "description" in line and "trust region constraint" in line and "kl_k1" not in line],
     "catalogue": [line.split("|")[6:8] for line in FILES["docs/catalog.md"]().splitlines() if f"`{KL.name}`" in line and KL.asks in line],
 }))

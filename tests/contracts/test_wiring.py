@@ -31,8 +31,7 @@ from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
-from overwatch.serve.metrics_text import Text
-from overwatch.serve.metrics_text import page as rendered
+from overwatch.serve.exposition import page as rendered
 from overwatch.serve.prometheus import RunPage
 from overwatch.snapshot import Snapshot, View
 from overwatch.state.env_tables import FURTHER
@@ -119,7 +118,7 @@ def _living(frame: Frame) -> Frame:
 
 def _scrape(frame: Frame) -> dict[str, float]:
     """Newest sample of each name on the page of a frame."""
-    page = rendered(RunPage().families(frame), Text.PLAIN).decode()
+    page = rendered(RunPage().families(frame))[0].decode()
     return {
         sample.name: sample.value
         for family in text_string_to_metric_families(page)

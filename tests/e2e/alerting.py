@@ -29,6 +29,7 @@ from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
 from overwatch.simulate.delivery import Reported, Teller
 from tests.ports import free_port
+from tests.promql import named
 from tests.real.servers import instant_query, need, serving
 
 ROOT = Path(__file__).parents[2]
@@ -222,9 +223,9 @@ def _sample(
     place = (tick - START_NS) // (EVERY_S * SECOND)
     for family in page.families(fold.advance(tick, due, [])):
         if family.name.startswith(NAMED):
-            for name, number in family.samples():
-                values = series.setdefault(name, [])
-                values += [None] * (place - len(values)) + [number]
+            for sample in family.samples:
+                values = series.setdefault(named(sample), [])
+                values += [None] * (place - len(values)) + [sample.value]
 
 
 def notation(values: Sequence[float | None]) -> str:

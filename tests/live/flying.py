@@ -32,6 +32,7 @@ from tests.e2e.alerting import notation
 from tests.e2e.memory_groups import memory_group
 from tests.e2e.test_collector_full_disk import mounted
 from tests.overwatch.collector.running import running
+from tests.promql import named
 from tests.real.servers import need
 
 ROOT = Path(__file__).parents[2]
@@ -190,8 +191,8 @@ def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:
                     if family.name.startswith(NAMED):
                         # The clock of promtool's tests begins at 0.
                         since = first / SLOW_NS if family.name.endswith("_timestamp_seconds") else 0.0
-                        for name, reported in family.samples():
-                            values, value = series.setdefault(name, []), reported - since
+                        for sample in family.samples:
+                            values, value = series.setdefault(named(sample), []), sample.value - since
                             values += [None] * (place - len(values)) + [value]
             tick += FAST_NS
     return series, (tick - first) // SLOW_NS

@@ -10,8 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from overwatch import codec
 from overwatch.fold import DEFAULT_VIEW, Fold, next_tick
 from overwatch.journal import Batch, Signal
-from overwatch.serve.metrics_text import Text
-from overwatch.serve.metrics_text import page as rendered
+from overwatch.serve.exposition import page as rendered
 from overwatch.serve.prometheus import RunPage
 from overwatch.snapshot import SCHEMA_VERSION, Parting, Snapshot
 from tests.fakes import SECOND, START_NS
@@ -141,7 +140,7 @@ def test_the_page_has_the_returns_the_gap_and_the_finding() -> None:
         frame = fold.advance(next_tick(batch.stamp), [batch], [])
     assert frame is not None
     shown = frame
-    page = rendered(RunPage().families(shown), Text.PLAIN).decode()
+    page = rendered(RunPage().families(shown))[0].decode()
     samples = {
         (one.name, one.labels.get("code")): one.value
         for family in text_string_to_metric_families(page)

@@ -21,6 +21,8 @@ from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple, get_args
 
 import msgspec
+from prometheus_client import samples
+from prometheus_client.openmetrics.exposition import generate_latest
 
 from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, TASK_METRIC, Curve
 from overwatch.analyse.rows import Row, Value, cells, csv_line, rows
@@ -29,7 +31,7 @@ from overwatch.catalog import Kind, Scope, label_name, name_of, plain_name, prom
 from overwatch.extras import PARQUET
 from overwatch.otlp.protobuf import varint
 from overwatch.output import output
-from overwatch.serve.metrics_text import labels_text
+from overwatch.serve.metrics_text import Families, Family, visible
 from overwatch.serve.prometheus import RUN_LABEL
 
 TABLES: Final = ("metrics", "findings", "events", "envs")
@@ -72,7 +74,7 @@ def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics")
         return _parquet(run_history, out, table)
     with _text(out) as file:
         if fmt == "openmetrics":
-            return _lines(file, openmetrics(run_history))
+            return _texts(file, openmetrics(run_history))
         return write_csv(file, [run_history], table)
 
 
@@ -100,11 +102,11 @@ def _text(out: Path) -> Iterator[IO[str]]:
             file.detach()
 
 
-def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
+def _texts(file: IO[str], texts: Iterator[tuple[str, int]]) -> int:
     values = 0
-    for line, is_value in lines:
-        file.write(line + "\n")
-        values += is_value
+    for text, count in texts:
+        file.write(text)
+        values += count
     return values
 
 
@@ -193,29 +195,33 @@ def _name_and_question(curve: Curve) -> tuple[str, str]:
     return name, "A value of the run's own."
 
 
-def openmetrics(run_history: RunHistory) -> Iterator[tuple[str, bool]]:
-    """Lines, and whether each is a value."""
+def openmetrics(run_history: RunHistory) -> Iterator[tuple[str, int]]:
+    """Return the text of each family, and how many values it has."""
     families: dict[str, list[Curve]] = {}
     for curve in _curves(run_history):
         families.setdefault(_family(curve), []).append(curve)
     for name, members in families.items():
         counts = _counts(members[0])
-        yield f"# TYPE {name} {'counter' if counts else 'gauge'}", False
-        yield f"# HELP {name} {_help(_name_and_question(members[0])[1])}", False
+        family = Family(name, _name_and_question(members[0])[1], "counter" if counts else "gauge")
         for member in members:
-            yield from _family_samples(run_history, member, name + ("_total" if counts else ""))
-    yield "# EOF", False
+            family.samples += _family_samples(run_history, member, name + ("_total" if counts else ""))
+        text: bytes = generate_latest(Families([family]))  # type: ignore[no-untyped-call]
+        yield text.decode().removesuffix(_END), len(family.samples)
+    yield _END, 0
 
 
-def _family_samples(run_history: RunHistory, curve: Curve, name: str) -> Iterator[tuple[str, bool]]:
+_END: Final = "# EOF\n"
+
+
+def _family_samples(run_history: RunHistory, curve: Curve, name: str) -> Iterator[samples.Sample]:
     words = {RUN_LABEL: run_history.run.run_id}
     if curve.subject is not None:
         words[LANE_LABEL] = _lane(run_history, curve.subject)
     words |= {label_name(key): word for key, word in (curve.row.attributes if curve.row else {}).items()}
-    head = f"{name}{{{labels_text(words)}}}"
+    shown = {label: visible(word) for label, word in words.items()}
     by_time = {round(one.time, 3): one.value for one in _samples(run_history, curve) if one.value is not None}
     for time in sorted(by_time):
-        yield f"{head} {by_time[time]!r} {time:.3f}", True
+        yield samples.Sample(name, shown, by_time[time], time)
 
 
 def _lane(run_history: RunHistory, name: str) -> str:
@@ -234,10 +240,6 @@ def _family(curve: Curve) -> str:
     row = None if curve.name in _OWN else curve.row
     name = plain_name(_name_and_question(curve)[0]) if row is None else prometheus_name(row)
     return name.removesuffix("_total") if _counts(curve) else name
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _tensorboard(run_history: RunHistory, out: Path) -> int:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from overwatch.serve.metrics_text import FamilyBuilder, labels_text
+from overwatch.serve.metrics_text import FamilyBuilder
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 
@@ -89,8 +89,8 @@ class Tally:
             counts = [(name, key, n) for name, series in self._counts.items() for key, n in series.items()]
             levels = list(self._levels.items())
         for name, key, count in sorted(counts):
-            page.counter(name, HELP[name], labels_text(dict(key)), count)
+            page.counter(name, HELP[name], dict(key), count)
         for (name, exporter), (label, values) in sorted(levels):
             for word, value in sorted(values.items()):
                 labels = {"exporter": exporter} | ({label: word} if label else {})
-                page.gauge(name, LEVELS[name], labels_text(labels), value)
+                page.gauge(name, LEVELS[name], labels, value)

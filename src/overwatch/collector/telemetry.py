@@ -18,7 +18,7 @@ from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
-from overwatch.serve.metrics_text import Family, FamilyBuilder, labels_text
+from overwatch.serve.metrics_text import NO_LABELS, Family, FamilyBuilder
 from overwatch.state.names import Overflow
 
 TOWER: Final = {
@@ -63,10 +63,10 @@ def capped(runs: Mapping[str, Overflow], page: FamilyBuilder) -> None:
         for kind, count in sorted(overflow.counts.items()):
             about = {"rl_run_id": run_id, "kind": kind}
             asks = "How often was something beyond the most of its kind that a run may have?"
-            page.counter("overwatch_tower_capped", asks, labels_text(about), count)
+            page.counter("overwatch_tower_capped", asks, about, count)
             asks = "How often was this name beyond a cap of its run?"
             for name, times in sorted(overflow.offenders.get(kind, {}).items()):
-                named = labels_text({**about, "name": name[:LONGEST_NAME]})
+                named = {**about, "name": name[:LONGEST_NAME]}
                 page.counter("overwatch_tower_offender", asks, named, times)
 
 
@@ -76,7 +76,7 @@ def stored(storage: StorageBudget, page: FamilyBuilder) -> None:
     if usage is None:
         return
     for part in usage.parts:
-        labels = labels_text({"part": part.name})
+        labels = {"part": part.name}
         asks = "How many bytes does a part of what is written have on disk?"
         page.gauge("overwatch_storage_part_bytes", asks, labels, part.bytes)
         asks = "How many bytes of the disk budget are a part's?"
@@ -98,7 +98,7 @@ def stored(storage: StorageBudget, page: FamilyBuilder) -> None:
             "By how many bytes a day did all parts grow in the last hour?",
         ),
     ):
-        page.gauge(f"overwatch_storage_{name}", asks, "", value)
+        page.gauge(f"overwatch_storage_{name}", asks, NO_LABELS, value)
 
 
 class SelfMetrics:
@@ -125,30 +125,30 @@ class SelfMetrics:
 
     def _process(self, page: FamilyBuilder) -> None:
         asks = "How long has this collector run?"
-        page.counter("otelcol_process_uptime_seconds", asks, "", self._context.health.uptime_s)
+        page.counter("otelcol_process_uptime_seconds", asks, NO_LABELS, self._context.health.uptime_s)
         asks = "How much CPU time did this collector use?"
-        page.counter("otelcol_process_cpu_seconds", asks, "", time.process_time())
+        page.counter("otelcol_process_cpu_seconds", asks, NO_LABELS, time.process_time())
         asks = "How much memory does this collector hold?"
-        page.gauge("otelcol_process_memory_rss_bytes", asks, "", self._resident() or None)
+        page.gauge("otelcol_process_memory_rss_bytes", asks, NO_LABELS, self._resident() or None)
         asks = "How many components cannot do their work right now?"
-        page.gauge("overwatch_components_degraded", asks, "", len(self._context.health.degraded))
-        about = labels_text({"service_name": "overwatch", "service_version": __version__})
+        page.gauge("overwatch_components_degraded", asks, NO_LABELS, len(self._context.health.degraded))
+        about = {"service_name": "overwatch", "service_version": __version__}
         page.info("target", "Which collector is this?", about)
 
     def _queues(self, page: FamilyBuilder) -> None:
         """What waits for each reader of the journal: bytes, as otelcol counts with `sizer: bytes`."""
         journal = self._context.journal
         asks = "How many bytes did some reader of the journal not pass yet?"
-        page.gauge("overwatch_journal_held_bytes", asks, "", journal.held_bytes)
+        page.gauge("overwatch_journal_held_bytes", asks, NO_LABELS, journal.held_bytes)
         if (pace := journal.pace) is not None:
             asks = "How often was what waited written to the journal's disk and synced?"
-            page.counter("overwatch_journal_commits", asks, "", pace.commits)
+            page.counter("overwatch_journal_commits", asks, NO_LABELS, pace.commits)
             asks = "How long did the journal's disk take to write and sync?"
-            page.counter("overwatch_journal_commit_seconds", asks, "", pace.took_s)
+            page.counter("overwatch_journal_commit_seconds", asks, NO_LABELS, pace.took_s)
             asks = "For how long has what is being written waited for the journal's disk?"
-            page.gauge("overwatch_journal_waiting_seconds", asks, "", pace.waiting_s)
+            page.gauge("overwatch_journal_waiting_seconds", asks, NO_LABELS, pace.waiting_s)
         for name, waiting in sorted(journal.backlog.items()):
-            labels = labels_text({"exporter": name})
+            labels = {"exporter": name}
             asks = "How many bytes wait for an exporter?"
             page.gauge("otelcol_exporter_queue_size", asks, labels, waiting)
             asks = "How many bytes may wait for an exporter?"
@@ -159,7 +159,7 @@ class SelfMetrics:
     def _listeners(self, page: FamilyBuilder) -> None:
         """The connections of each web listener, which were refused, and when certificates end."""
         for listener, one in sorted(self._context.limiters.items()):
-            labels = labels_text({"listener": listener})
+            labels = {"listener": listener}
             page.gauge("overwatch_listener_connections", "How many connections are open?", labels, one.size)
             asks = "How many connections may be open?"
             page.gauge("overwatch_listener_connections_limit", asks, labels, one.most)
@@ -169,7 +169,7 @@ class SelfMetrics:
             page.counter("overwatch_listener_cut_connections", asks, labels, one.cut)
         asks = "When does the first certificate of a file that is shown to clients end, in Unix time?"
         for file, end in sorted(self._context.guard.certificate_ends.items()):
-            page.gauge("overwatch_certificate_end_timestamp_seconds", asks, labels_text({"file": file}), end)
+            page.gauge("overwatch_certificate_end_timestamp_seconds", asks, {"file": file}, end)
 
     def _fold(self, page: FamilyBuilder) -> None:
         """What the aggregator outlived, and what the fold did up to the latest frame."""
@@ -181,11 +181,11 @@ class SelfMetrics:
                 ("sink", aggregator.sink_errors),
                 ("tick", aggregator.faults),
             ):
-                page.counter("overwatch_aggregator_faults", asks, labels_text({"what": what}), count)
+                page.counter("overwatch_aggregator_faults", asks, {"what": what}, count)
         if frame is None:
             return
         for field, asks in TOWER.items():
-            page.counter(f"overwatch_tower_{field}", asks, "", getattr(frame.tower, field))
+            page.counter(f"overwatch_tower_{field}", asks, NO_LABELS, getattr(frame.tower, field))
         capped(frame.capped, page)
         asks = "Which moment does the latest frame show, in Unix time?"
-        page.gauge("overwatch_tower_frame_timestamp_seconds", asks, "", frame.tick / 1e9)
+        page.gauge("overwatch_tower_frame_timestamp_seconds", asks, NO_LABELS, frame.tick / 1e9)

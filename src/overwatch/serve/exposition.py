@@ -1,32 +1,32 @@
-"""Prometheus pages as bytes: gzip, rendering once per state of the data, and ahead of requests.
+"""Prometheus pages over HTTP: the formats of `prometheus_client`, rendered once per state of the data.
 
-Owns `Exposition`, the seam between something that yields metric families and an HTTP answer. Rules: a page
-that was made ahead is handed out as it lies, in the loop, so that a scrape only writes bytes; ahead is worked
-only while there are scrapes, and never for more than a small share of a thread's time. Must not know which
-metrics there are.
+Owns `Exposition`, the seam between something that yields metric families and an HTTP answer. A page is
+rendered in a thread beside the loop. Must not know which metrics there are.
 """
 
 import asyncio
 import gzip
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-from overwatch.background import Periodic
-from overwatch.serve.metrics_text import Family, Text, accepts_gzip, choose, page
+from overwatch.serve.metrics_text import Families, Family
 
-EVERY_S: Final = 1.0
-"""Between two pages made ahead, at least."""
-SHARE: Final = 0.05
-"""Most of its time that a thread makes pages ahead."""
-IDLE_S: Final = 90.0
-"""A form that was not asked for in so long is no more made ahead."""
+MOST_FORMS: Final = 8
+"""Renderings of one state that are remembered: a client may ask for any version."""
 
-Form = tuple[Text, bool]
-"""A text format, and whether it is compressed."""
+
+def page(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
+    """Return all families in the format that an `Accept` header asks for, and its content type."""
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:
+        # A version that is no number.
+        encode, content_type = choose_encoder("")
+    return encode(Families(families)), content_type
 
 
 class Exposition:
@@ -39,66 +39,34 @@ class Exposition:
         self._families = families
         self._state = state
         self._lock = threading.Lock()
-        self._made: tuple[object, tuple[Family, ...]] | None = None
-        self._bodies: dict[Form, bytes] = {}
-        self._ready: dict[Form, bytes] = {}
-        """Pages made ahead, handed out as they are; replaced as a whole."""
-        self._taken: dict[Form, float] = {}
-        """When each form was last asked for."""
-        self._ahead = Periodic("pages", EVERY_S, self._try_ahead, SHARE)
+        self._collected: tuple[object, tuple[Family, ...]] | None = None
+        self._pages: dict[tuple[str, bool], tuple[bytes, str]] = {}
 
-    def start_ahead(self) -> None:
-        """Begin to make pages before they are asked for."""
-        self._ahead.start()
-
-    def stop_ahead(self) -> None:
-        """Make no more pages ahead; those that were are handed out no longer."""
-        self._ahead.stop()
-        self._ready = {}
-
-    def make_ahead(self) -> None:
-        """Make all forms that were asked for of late, of the current state."""
-        now_s = time.monotonic()
-        wanted = [form for form, taken in self._taken.copy().items() if now_s - taken < IDLE_S]
-        self._ready = {form: self.body(form) for form in wanted}
-
-    def _try_ahead(self) -> None:
-        try:
-            self.make_ahead()
-        except Exception:  # noqa: BLE001 a border: who asks next makes the page, and gets the error
-            self._ready = {}
-
-    def body(self, form: Form) -> bytes:
-        """The current page."""
+    def page(self, accept: str = "", *, is_packed: bool = False) -> tuple[bytes, str]:
+        """Return the current page and its content type."""
         with self._lock:
             state = self._state()
-            if self._made is None or self._made[0] is not state:
-                self._made = state, tuple(self._families())
-                self._bodies.clear()
-            return self._rendered(self._made[1], form)
-
-    def _rendered(self, families: tuple[Family, ...], form: Form) -> bytes:
-        body = self._bodies.get(form)
-        if body is None:
-            text, is_packed = form
-            plain = (text, False)
-            body = gzip.compress(self._rendered(families, plain), 1) if is_packed else page(families, text)
-            self._bodies[form] = body
-        return body
+            if self._collected is None or self._collected[0] is not state:
+                self._collected = state, tuple(self._families())
+                self._pages.clear()
+            known = self._pages.get((accept, is_packed))
+            if known is None:
+                body, content_type = page(self._collected[1], accept)
+                known = gzip.compress(body, 1) if is_packed else body, content_type
+                if len(self._pages) < MOST_FORMS:
+                    self._pages[accept, is_packed] = known
+            return known
 
     def app(self) -> web.Application:
-        """A web application that serves the page under `/metrics`."""
+        """Return a web application that serves the page under `/metrics`."""
         app = web.Application()
         app.router.add_get("/metrics", self._answer)
         return app
 
     async def _answer(self, request: web.Request) -> web.Response:
-        text, content_type = choose(",".join(request.headers.getall("Accept", [])))
-        is_packed = accepts_gzip(",".join(request.headers.getall("Accept-Encoding", [])))
-        self._taken[text, is_packed] = time.monotonic()
-        body = self._ready.get((text, is_packed))
-        if body is None:
-            body = await asyncio.to_thread(self.body, (text, is_packed))
+        accept = ",".join(request.headers.getall("Accept", []))
+        is_packed = gzip_accepted(",".join(request.headers.getall("Accept-Encoding", [])))
+        body, content_type = await asyncio.to_thread(self.page, accept, is_packed=is_packed)
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         if is_packed:
             headers["Content-Encoding"] = "gzip"

@@ -37,17 +37,12 @@ from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
 from overwatch.catalog.tallies import TAKEN_LABELS, is_tally
-from overwatch.serve.metrics_text import (
-    Buckets,
-    Family,
-    FamilyBuilder,
-    exemplar_text,
-    known,
-    labels_text,
-)
+from overwatch.serve.metrics_text import NO_LABELS, Buckets, Family, FamilyBuilder, Labels, exemplar_of
 from overwatch.snapshot import Env, Exemplar, Lane, Reading, Sample, Snapshot, Tally, View
 
 if TYPE_CHECKING:
+    from prometheus_client.samples import Exemplar as PageExemplar
+
     from overwatch.aggregator import Frame
 
 RUN_LABEL: Final = label_name("rl.run.id")
@@ -64,14 +59,10 @@ RUN_STATES: Final = (
     "live", "slow", "stale", "silent", "catching_up", "lost", "ended", "completed", "failed", "interrupted",
 )  # fmt: skip
 LEVELS: Final = ("ok", "warning", "critical")
+SEVERITIES: Final = ("info", "warning", "critical")
 
-_RUN_STATES: Final = known("state", RUN_STATES)
-_LEVELS: Final = known("level", LEVELS)
-_ENV_STATES: Final = known("status", ("ok", "stalled", "degraded", "diverging", "crashed", "unknown"))
-_SEVERITIES: Final = known("severity", ("info", "warning", "critical"))
-_STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
-_CODES: Final = known("code", reported_codes())
-_BOUNDS: Final = known("bound", (state.label for state in BoundState))
+ENV_STATES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
+_CODES: Final = reported_codes()
 _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER and not is_tally(row)}
 _ENDS: Final = (*map(str, DURATION_ENDS_S), "+Inf")
 _ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
@@ -157,15 +148,15 @@ class RunPage:
         self._dropped += builder.dropped
         found = list(builder.families())
         yield from found
-        about, series = FamilyBuilder(), sum(family.n for family in found)
+        about, series = FamilyBuilder(), sum(len(family.samples) for family in found)
         asks = "How many series of runs are on this page?"
-        about.gauge("overwatch_prometheus_series", asks, "", series)
+        about.gauge("overwatch_prometheus_series", asks, NO_LABELS, series)
         asks = "How many series of runs may be on this page?"
-        about.gauge("overwatch_prometheus_series_limit", asks, "", self._limits.most_series)
+        about.gauge("overwatch_prometheus_series_limit", asks, NO_LABELS, self._limits.most_series)
         asks = "How many series have no room on this page?"
-        about.gauge("overwatch_prometheus_series_dropped", asks, "", builder.dropped)
+        about.gauge("overwatch_prometheus_series_dropped", asks, NO_LABELS, builder.dropped)
         asks = "How many series had no room, over all pages so far?"
-        about.counter("overwatch_prometheus_dropped_series", asks, "", self._dropped)
+        about.counter("overwatch_prometheus_dropped_series", asks, NO_LABELS, self._dropped)
         yield from about.families()
 
     def _run(self, builder: FamilyBuilder, run_id: str, snapshot: Snapshot) -> None:
@@ -193,7 +184,7 @@ class RunPage:
         self._envs(builder, labels, snapshot)
 
     def _breached(
-        self, builder: FamilyBuilder, labels: str, where: tuple[str, str], reading: Reading
+        self, builder: FamilyBuilder, labels: Labels, where: tuple[str, str], reading: Reading
     ) -> None:
         """How many updates were beyond a limit; of KL from the first scrape on."""
         short = where[1]
@@ -206,11 +197,11 @@ class RunPage:
                 builder.counter(
                     "overwatch_policy_updates_beyond_limit",
                     "How many updates were beyond this limit of a policy metric, and no further?",
-                    f'{labels},metric="{short}",{_LEVELS[level]}',
+                    {**labels, "metric": short, "level": level},
                     stated,
                 )
 
-    def _machines(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+    def _machines(self, builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
         for lane in snapshot.system.gpus:
             if self._limits.is_fresh(lane.age_s):
                 _lane(builder, labels, lane)
@@ -219,17 +210,17 @@ class RunPage:
             for row in of_scope(Scope.HOST):
                 builder.row(row, labels, _field(host, row.short))
 
-    def _envs(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+    def _envs(self, builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
         """Values of single envs, where they were asked for."""
         most, n = self._limits.per_env, sum(snapshot.board.counts.values())
         if not most:
             return
         if n <= most:
             for env in snapshot.envs:
-                _env(builder, "", f'{labels},{ENV_LABEL}="{env.env_id}"', env)
+                _env(builder, "", {**labels, ENV_LABEL: str(env.env_id)}, env)
             return
         for rank, env in enumerate(_worst(snapshot)[:most], start=1):
-            _env(builder, "outlier_", f'{labels},rank="{rank}"', env)
+            _env(builder, "outlier_", {**labels, "rank": str(rank)}, env)
 
 
 def _age_s(snapshot: Snapshot) -> float:
@@ -237,13 +228,13 @@ def _age_s(snapshot: Snapshot) -> float:
     return math.inf if age is None else age
 
 
-def _labels(run_id: str, snapshot: Snapshot) -> str:
+def _labels(run_id: str, snapshot: Snapshot) -> Labels:
     run = snapshot.run
     owner = {"job": run.service, "instance": run.instance} if run.service else {}
-    return labels_text({RUN_LABEL: run_id, **{name: word for name, word in owner.items() if word}})
+    return {RUN_LABEL: run_id, **{name: word for name, word in owner.items() if word}}
 
 
-def _identity(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _identity(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     run = snapshot.run
     about = {
         "rl_environment_name": run.task,
@@ -259,21 +250,22 @@ def _identity(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
         "compile": None if run.modes.compile is None else str(run.modes.compile).lower(),
         "ddp": None if run.modes.ddp is None else str(run.modes.ddp),
     }
-    words = labels_text({name: word or "" for name, word in about.items()})
-    builder.gauge("overwatch_run_info", "What is this run?", f"{labels},{words}", 1)
+    words = {name: word or "" for name, word in about.items()}
+    builder.gauge("overwatch_run_info", "What is this run?", {**labels, **words}, 1)
     if run.service:
         resource = {"host_name": run.node or "", "service_name": run.service.rpartition("/")[2]}
-        builder.info("target", "Who produces this run?", f"{labels},{labels_text(resource)}")
+        builder.info("target", "Who produces this run?", {**labels, **resource})
     builder.gauge(
         "overwatch_run_start_timestamp_seconds", "When did this run start, in Unix time?", labels, run.started
     )
 
 
-def _liveness(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _liveness(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     link, run = snapshot.link, snapshot.run
     state = run.outcome or "ended" if link.state == "ended" else link.state
-    states = _RUN_STATES if state in _RUN_STATES else {**_RUN_STATES, **known("state", [state])}
-    builder.states("overwatch_run_status", "In which state is this run?", labels, states, {state: 1})
+    states = dict.fromkeys((*RUN_STATES, state))
+    asks = "In which state is this run?"
+    builder.states("overwatch_run_status", asks, labels, "state", {state: 1}, words=states)
     data_age = find("overwatch.run.data_age")
     if link.data_age_s is not None and data_age is not None:
         builder.row(data_age, labels, link.data_age_s)
@@ -292,51 +284,50 @@ def _liveness(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
         )
 
 
-def _counters(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _counters(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     for bound, seconds in snapshot.system.idle_gpu_s.items():
-        builder.row(GPU_IDLE, f"{labels},{labels_text({'bound': bound})}", seconds)
+        builder.row(GPU_IDLE, {**labels, "bound": bound}, seconds)
     for short, value in snapshot.counters.items():
         if short in _COUNTER_ROWS and short != GPU_IDLE.short:
             builder.row(_COUNTER_ROWS[short], labels, value)
 
 
-def _phases(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _phases(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     for phase in snapshot.phases:
         exemplars = {one.bucket: _exemplar(one, one.duration_s) for one in phase.exemplars}
         cumulated = dict(zip(_ENDS, accumulate(phase.counts), strict=True))
         buckets = Buckets(cumulated=cumulated, total=phase.total_s, exemplars=exemplars)
-        builder.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': phase.name})}", buckets)
+        builder.histogram(PHASE_DURATION, {**labels, "phase": phase.name}, buckets)
 
 
-def _exemplar(one: Exemplar | Sample, value: float) -> str | None:
-    return exemplar_text({"trace_id": one.trace_id, "span_id": one.span_id}, value, one.at)
+def _exemplar(one: Exemplar | Sample, value: float) -> "PageExemplar | None":
+    return exemplar_of({"trace_id": one.trace_id, "span_id": one.span_id}, value, one.at)
 
 
-def _services(builder: FamilyBuilder, labels: str, readings: Mapping[str, Reading]) -> None:
+def _services(builder: FamilyBuilder, labels: Labels, readings: Mapping[str, Reading]) -> None:
     """What processes report; what no row knows is in a family for all such, by `name`."""
     for key, reading in readings.items():
         name = key.partition("#")[0]
         row = BY_NAME.get(name)
-        owner = f"{labels},{labels_text({'role': reading.role or '', 'rank': str(reading.rank or 0)})}"
+        owner = {**labels, "role": reading.role or "", "rank": str(reading.rank or 0)}
         if row is not None:
             builder.row(row, owner, reading.value)
         else:
-            named = f"{owner},{labels_text({'name': name})}"
             asks = "What did this process report here?"
-            builder.gauge("overwatch_service_custom", asks, named, reading.value)
+            builder.gauge("overwatch_service_custom", asks, {**owner, "name": name}, reading.value)
 
 
-def _tallies(builder: FamilyBuilder, labels: str, tallies: Iterable[Tally]) -> None:
+def _tallies(builder: FamilyBuilder, labels: Labels, tallies: Iterable[Tally]) -> None:
     """What processes count, each with their role and rank; no two samples have the same labels."""
-    written = set[str]()
+    written = set[tuple[object, ...]]()
     for one in tallies:
         row = None if one.is_custom else find(one.name)
         words = {"role": one.role, "rank": str(one.rank)} | ({} if row else {"name": one.name})
-        text = f"{labels},{labels_text(words | _own_labels(one.labels))}"
-        key = f"{one.name if row else one.count is None} {text}"
+        owner = {**labels, **words, **_own_labels(one.labels)}
+        key = one.name if row else one.count is None, *sorted(owner.items())
         if key not in written:
             written.add(key)
-            _tally(builder, row, text, one)
+            _tally(builder, row, owner, one)
 
 
 def _own_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -345,7 +336,7 @@ def _own_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {f"label_{to}" if to in TAKEN_LABELS else to: labels[name] for name, to in names.items()}
 
 
-def _tally(builder: FamilyBuilder, row: Metric | None, labels: str, one: Tally) -> None:
+def _tally(builder: FamilyBuilder, row: Metric | None, labels: Labels, one: Tally) -> None:
     if one.count is not None:
         ends = (*map(str, one.bounds), "+Inf")
         cumulated = dict(zip(ends, accumulate(one.counts or (one.count,)), strict=True))
@@ -357,32 +348,32 @@ def _tally(builder: FamilyBuilder, row: Metric | None, labels: str, one: Tally) 
         builder.counter(name, _COUNTED if row is None else row.asks, labels, one.total)
 
 
-def _policy(builder: FamilyBuilder, labels: str, short: str, reading: Reading) -> None:
+def _policy(builder: FamilyBuilder, labels: Labels, short: str, reading: Reading) -> None:
     row = row_of(short)
     if (part := head_of(short)) is not None:
-        of_head = f"{labels},{labels_text({'metric': part[0].short, part[0].parts: part[1]})}"
+        of_head = {**labels, "metric": part[0].short, part[0].parts: part[1]}
         builder.gauge(
             "overwatch_policy_head", "What is this policy metric of one head?", of_head, reading.value
         )
         return
     if row is None:
         asks = "What did the trainer report here?"
-        custom = f"{labels},{labels_text({'name': short})}"
-        builder.gauge("overwatch_policy_custom", asks, custom, reading.value)
+        builder.gauge("overwatch_policy_custom", asks, {**labels, "name": short}, reading.value)
         return
     builder.row(row, labels, reading.value)
-    if reading.status in _LEVELS:
+    if reading.status in LEVELS:
         builder.states(
             "overwatch_policy_status",
             "On which side of its limits is this policy metric?",
-            f'{labels},metric="{row.short}"',
-            _LEVELS,
+            {**labels, "metric": row.short},
+            "level",
             {reading.status: 1},
+            words=LEVELS,
         )
 
 
-def _lane(builder: FamilyBuilder, labels: str, lane: Lane) -> None:
-    lane_labels = f"{labels},{labels_text({label_name('hw.id'): lane.uuid or lane.gpu_id})}"
+def _lane(builder: FamilyBuilder, labels: Labels, lane: Lane) -> None:
+    lane_labels = {**labels, label_name("hw.id"): lane.uuid or lane.gpu_id}
     for row in of_scope(Scope.GPU):
         builder.row(row, lane_labels, _field(lane, row.short))
     builder.gauge(
@@ -392,8 +383,9 @@ def _lane(builder: FamilyBuilder, labels: str, lane: Lane) -> None:
         lane.oom_s,
     )
     if lane.bound is not None:
-        bound = {BoundState(lane.bound.state).label: 1}
-        builder.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, _BOUNDS, bound)
+        bound, asks = {BoundState(lane.bound.state).label: 1}, "What holds this GPU back?"
+        states = (state.label for state in BoundState)
+        builder.states("overwatch_gpu_bound", asks, lane_labels, "bound", bound, words=states)
 
 
 def _field(holder: object, short: str) -> float | None:
@@ -401,41 +393,42 @@ def _field(holder: object, short: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _fleet(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _fleet(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     run, board = snapshot.run, snapshot.board
     builder.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
     builder.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
     if board.counts:
         asks = "How many envs are in each state?"
-        builder.states("overwatch_run_envs", asks, labels, _ENV_STATES, board.counts)
+        builder.states("overwatch_run_envs", asks, labels, "status", board.counts, words=ENV_STATES)
     if snapshot.aggregates.seed_census:
         asks, census = "How many slots are in each seed stage?", snapshot.aggregates.seed_census
-        builder.states("overwatch_run_slots", asks, labels, _STAGES, census)
+        stages = (stage.value for stage in Stage)
+        builder.states("overwatch_run_slots", asks, labels, "seed_stage", census, words=stages)
     for rank, env in enumerate(_worst(snapshot)[:OUTLIERS], start=1):
-        place = f'{labels},rank="{rank}"'
+        place = {**labels, "rank": str(rank)}
         score = env.anomaly.score
         builder.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)
         builder.gauge("overwatch_outlier_env", "Which env is at this rank?", place, env.env_id)
 
 
-def _findings(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
+def _findings(builder: FamilyBuilder, labels: Labels, snapshot: Snapshot) -> None:
     """Open findings by severity, and by code those above information that are not acknowledged."""
     asks, counts = "How many findings are open?", snapshot.verdict.counts
-    builder.states("overwatch_findings", asks, labels, _SEVERITIES, counts)
+    builder.states("overwatch_findings", asks, labels, "severity", counts, words=SEVERITIES)
     codes: dict[str, float] = {}
     for one in snapshot.findings:
         if one.cleared_at is None and not one.acknowledged and one.severity != "info":
             codes[one.code] = codes.get(one.code, 0) + 1
-    words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
     asks = "How many warnings or criticals of this kind are open and not acknowledged?"
-    builder.states("overwatch_run_findings", asks, labels, words, codes)
+    words = dict.fromkeys((*_CODES, *codes))
+    builder.states("overwatch_run_findings", asks, labels, "code", codes, words=words)
 
 
 def _worst(snapshot: Snapshot) -> list[Env]:
     return sorted(snapshot.envs, key=lambda env: -env.anomaly.score)
 
 
-def _env(builder: FamilyBuilder, prefix: str, labels: str, env: Env) -> None:
+def _env(builder: FamilyBuilder, prefix: str, labels: Labels, env: Env) -> None:
     """All values of one env that its row of the board has."""
     for row in of_scope(Scope.ENV):
         value = _field(env, _ENV_FIELDS.get(row.short, row.short))

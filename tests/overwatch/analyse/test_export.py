@@ -34,6 +34,10 @@ def _families(text: str) -> Iterator[Metric]:
     return families
 
 
+def _openmetrics(run_history: RunHistory) -> str:
+    return "".join(text for text, _ in openmetrics(run_history))
+
+
 def _table(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(file.read_text())))
 
@@ -73,7 +77,7 @@ def test_a_value_that_was_not_finite_is_missing(run_history: RunHistory, tmp_pat
     broken.curves.policy[KL.short].value[3] = math.nan
     export(broken, "csv", tmp_path / "run.csv")
     reported = [row["value"] for row in _table(tmp_path / "run.csv") if row["metric"] == KL.name]
-    samples = [line for line, is_value in openmetrics(broken) if is_value and line.startswith(NAME)]
+    samples = [line for line in _openmetrics(broken).splitlines() if line.startswith(f"{NAME}{{")]
 
     assert reported[3] == ""
     assert len(samples) == len(reported) - 1
@@ -113,7 +117,7 @@ def test_parquet_without_its_extra_names_it(
 
 def test_openmetrics_is_read_by_a_strict_parser(run_history: RunHistory) -> None:
     """Under the names of `/metrics`, with times that rise."""
-    text = "\n".join(line for line, _ in openmetrics(run_history)) + "\n"
+    text = _openmetrics(run_history)
     families = {family.name: family for family in _families(text)}
     samples = families[NAME].samples
 
@@ -134,7 +138,7 @@ def test_openmetrics_escapes_what_a_run_is_called(run_history: RunHistory) -> No
     run = msgspec.structs.replace(broken.run, run_id=hostile)
     broken.last = msgspec.structs.replace(broken.last, run=run)
     broken.curves.policy[KL.short].name = "0 my\nown %"
-    text = "\n".join(line for line, _ in openmetrics(broken)) + "\n"
+    text = _openmetrics(broken)
 
     families = {family.name: family for family in _families(text)}
     assert families["overwatch_custom_0_my_own"].samples[0].labels["rl_run_id"] == hostile

@@ -27,5 +27,5 @@ def test_every_known_name_is_shown_with_what_it_counts() -> None:
         tally.add(name, 0, exporter="a")
         tally.add(name, 2, exporter="b")
     assert set(_shown(tally)) == set(HELP)
-    assert all(family.asks.endswith("?") for family in _shown(tally).values())
+    assert all(family.documentation.endswith("?") for family in _shown(tally).values())
     assert tally.get("overwatch_exporter_lost_lines", exporter="b") == 2

@@ -3,8 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
-from overwatch.serve.metrics_text import choose
-from overwatch.serve.metrics_text import page as rendered
+from overwatch.serve.exposition import page as rendered
 from overwatch.serve.prometheus import PageLimits, RunPage
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
@@ -20,7 +19,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def page(frame: Frame | None, accept: str = "", limits: PageLimits | None = None) -> str:
     """The page of a frame."""
-    return rendered(RunPage(limits).families(frame), choose(accept).form).decode()
+    return rendered(RunPage(limits).families(frame), accept)[0].decode()
 
 
 def read(frame: Frame | None, limits: PageLimits) -> Samples:

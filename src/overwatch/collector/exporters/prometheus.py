@@ -61,13 +61,12 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class PrometheusExporter:
-    """A frame sink behind a door; the page is made ahead of who asks, of the frame that is newest then."""
+    """A frame sink behind a door; a page is of the frame that is newest when it is asked for."""
 
     def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
         self._frame: Frame | None = None
         page, entry = RunPage(config.limits), replace(_ENTRY, name=name.replace(NAME, _ENTRY.name, 1))
-        self._exposition = Exposition(lambda: page.families(self._frame), lambda: self._frame)
-        app = self._exposition.app()
+        app = Exposition(lambda: page.families(self._frame), lambda: self._frame).app()
         self._listener = context.web_listener(config.endpoint, app, entry, config.tls)
 
     def publish(self, frame: "Frame") -> None:
@@ -77,11 +76,9 @@ class PrometheusExporter:
     def start(self) -> None:
         """Serve."""
         self._listener.start()
-        self._exposition.start_ahead()
 
     def stop(self) -> None:
         """Serve no more."""
-        self._exposition.stop_ahead()
         self._listener.stop()
 
     def close(self) -> None:
