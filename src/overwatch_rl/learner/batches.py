@@ -3,8 +3,9 @@
 Owns what may be trained: a chunk that lacks a column or has a number that is not finite is refused by its
 path, one that is too old or of an abandoned line is dropped; both are counted. Rules: chunks of an
 environment keep their order; where a lane ends within a chunk, the rest begins the next lane of that
-environment; an episode that was truncated or cut is continued by the value of its final observation, as
-`returns` reads it. One copy from the bytes that came to the rollout. Must not know who serves chunks.
+environment; a border between two chunks of an episode ends nothing; an episode that was truncated, or of
+which the next steps are missing, is continued by the value of its final observation. One copy from the bytes
+that came to the rollout. Must not know who serves chunks.
 
 Shapes: T steps, N lanes, F places of a lane for final observations; others as in `types`.
 """
@@ -13,6 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -99,6 +101,14 @@ class Part:
     def is_open(self) -> bool:
         """Whether its episode went on: what cut it was not the world."""
         return self.stop < self.chunk.steps or self.chunk.end == "cut"
+
+    def is_continued_by(self, other: "Part") -> bool:
+        """Whether the next part of its environment has the steps of its episode that follow it."""
+        return (
+            self.is_open
+            and other.chunk.episode == self.chunk.episode
+            and other.first_step == self.first_step + self.steps
+        )
 
 
 class RefusedError(ValueError):
@@ -246,20 +256,21 @@ class Batches:
         ages = torch.zeros(steps, count, dtype=torch.int64)
         for number, lane in enumerate(lanes):
             at = 0
-            for part in lane:
+            for part, is_end in zip(lane, _are_ends(lane), strict=True):
                 rows = slice(at, at + part.steps)
                 for name, storage in stored.items():
                     storage[rows, number] = part.columns[name][part.start : part.stop]
                 ages[rows, number] = self._age(part.version).updates
                 at += part.steps
-                ends.add(number, at - 1, part)
+                if is_end:
+                    ends.add(number, at - 1, part)
         columns = {name: torch.from_numpy(storage) for name, storage in stored.items()}
         is_own = not self._limits.is_rounded and not bool(ages.any())
         return ends.rollout(columns, None if is_own else ages)
 
 
 class _Ends:
-    """How the steps of lanes go on after each part."""
+    """How the steps of lanes go on where something ends."""
 
     def __init__(self, spec: WorldSpec, steps: int, lanes: int, places: int) -> None:
         seen = spec.observation
@@ -321,12 +332,17 @@ def decoded(chunk: Chunk, encoding: Encoding) -> dict[str, Array]:
 def _places(spec: WorldSpec, steps: int, lanes: Sequence[Sequence[Part]]) -> int:
     """F: as a rollout that was collected here would have, and as many as are needed."""
     horizon = 0 if spec.horizon is None else math.ceil(steps / spec.horizon)
-    needed = max(sum(not part.is_terminated for part in lane[:-1]) + _at_end(lane[-1]) for lane in lanes)
+    needed = max(
+        sum(is_end and not part.is_terminated for part, is_end in zip(lane, _are_ends(lane), strict=True))
+        - lane[-1].is_open
+        for lane in lanes
+    )
     return max(horizon, needed)
 
 
-def _at_end(part: Part) -> int:
-    return 0 if part.is_terminated or part.is_open else 1
+def _are_ends(lane: Sequence[Part]) -> list[bool]:
+    """Of each part, whether its episode or the lane ends with it, or steps are missing after it."""
+    return [*(not part.is_continued_by(other) for part, other in pairwise(lane)), True]
 
 
 def _storage(steps: int, lanes: int, column: Array) -> Array:

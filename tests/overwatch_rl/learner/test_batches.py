@@ -35,11 +35,32 @@ def test_a_training_by_chunks_is_the_training_in_one_process(name: str) -> None:
     assert same(by_chunks, alone(world(name, dict(WORLDS[name])), config, 3, 3))
 
 
+def recut(whole: Chunk, encoding: Encoding, most: int) -> list[Chunk]:
+    """The same steps from a producer whose chunks have at most so many."""
+    columns = encoding.decode(whole)
+    found = []
+    for start in range(0, whole.steps, most):
+        stop = min(start + most, whole.steps)
+        part = {name: column[start:stop] if encoding.by_name[name].per_step else column
+                for name, column in columns.items()}  # fmt: skip
+        if stop < whole.steps:
+            part["final_observation"] = columns["observation"][stop]
+        own = {
+            "first_step": whole.first_step + start,
+            "steps": stop - start,
+            "columns": encode(part, encoding),
+        }
+        end = whole.end if stop == whole.steps else "cut"
+        found.append(msgspec.structs.replace(whole, end=end, **own))
+    return found
+
+
 @settings(deadline=None)
-@given(horizon=st.integers(2, 30), steps=st.integers(4, 40), seed=st.integers(0, 99))
-def test_any_rollout_comes_back_equal(horizon: int, steps: int, seed: int) -> None:
-    """Wherever episodes end, each column that is learned from and each estimate is as before."""
+@given(horizon=st.integers(2, 30), steps=st.integers(4, 40), seed=st.integers(0, 99), most=st.integers(1, 40))
+def test_any_rollout_comes_back_equal(horizon: int, steps: int, seed: int, most: int) -> None:
+    """Wherever episodes and chunks end, each column that is learned from and each estimate is as before."""
     made = Whole(world("goodhart:small", {"horizon": str(horizon)}), PPOConfig(epochs=1), seed, steps=steps)
+    made.change = lambda chunks: [part for one in chunks for part in recut(one, made.encoding, most)]
     kept: list[Rollout] = []
     made.train(2, kept.append)  # type: ignore[arg-type]  # a rollout
     own = made.collector.rollout()
@@ -96,18 +117,30 @@ class Kept:
 
 
 def test_a_lane_ends_within_a_chunk() -> None:
-    """The rest begins the next lane of that environment; the first one is continued by what follows."""
+    """The rest begins the next lane of that environment; a border within an episode ends nothing."""
     kept = Kept()
     kept.add(chunk("a", 0, 3), chunk("a", 3, 6))
     made = kept.batches.take()
 
     assert made is not None
     assert made.rollout.rewards.T.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not made.rollout.truncated.any()
+    assert made.rollout.final is None or bool((made.rollout.final_at == 4).all())
+    assert made.rollout.last.features[:, 0].tolist() == [4.0, 8.0]
+    assert kept.batches.steps == 1
+
+
+def test_steps_that_are_missing_within_an_episode_cut_it() -> None:
+    """A chunk between two others was refused: the observation after the first one continues its return."""
+    kept = Kept()
+    kept.add(chunk("a", 0, 3), chunk("a", 3, 2, without="reward"), chunk("a", 5, 1), chunk("b", 0, 4))
+    made = kept.batches.take()
+
+    assert made is not None
+    assert made.rollout.rewards.T.tolist() == [[0, 1, 2, 5], [0, 1, 2, 3]]
     assert made.rollout.truncated.T.tolist() == [[False, False, True, False], [False] * 4]
     assert made.rollout.final is not None
     assert made.rollout.final[0, 0].tolist() == [3.0] * 4
-    assert made.rollout.last.features[:, 0].tolist() == [4.0, 8.0]
-    assert kept.batches.steps == 1
 
 
 def test_the_task_ended_is_no_cut() -> None:

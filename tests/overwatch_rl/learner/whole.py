@@ -47,6 +47,7 @@ class Whole:
         self.ledger = Ledger()
         self.lost: list[tuple[str, int, str]] = []
         self.updates = 0
+        self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks
         self.batches = Batches(made.spec, Limits(steps=steps, lanes=ENVS), self.age, self._lose)
 
     def age(self, version: Version) -> Age:
@@ -58,7 +59,7 @@ class Whole:
         for number in range(updates):
             assert self.collector.collect() is None
             chunks = self.chunker.chunks(self.collector.rollout(), 1, self.updates)
-            self.batches.add(self.encoding, chunks, number + 1, self.ledger)
+            self.batches.add(self.encoding, self.change(chunks), number + 1, self.ledger)
             made = self.batches.take()
             assert made is not None
             seen(made.rollout)
