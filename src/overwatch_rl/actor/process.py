@@ -14,7 +14,7 @@ import click
 import torch
 
 from overwatch.platform import keep_large_blocks
-from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Around
+from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Dependencies
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.replay.blocking import BlockingReplayClient
@@ -49,8 +49,6 @@ class ActorSettings:
     run_id: str
     rank: int
     """Number of this actor in the run."""
-    actors: int
-    """Of the run."""
     envs: int
     servers: tuple[str, ...]
     access: Access
@@ -77,6 +75,14 @@ class Appending:
     def append(self, chunks: Sequence[Chunk]) -> Appended:
         """Append, waiting for a while."""
         return _called(lambda: self._client.append(TABLE, chunks, _TRY_S))
+
+    def queued(self) -> int:
+        """Steps that wait for a learner, in the fullest server; none of one that does not answer now."""
+        try:
+            tables = [one for server in self._client.stats(_TRY_S) for one in server if one.name == TABLE]
+        except ReplayError:
+            return 0
+        return max(((one.queued or 0) * one.steps // max(1, one.items) for one in tables), default=0)
 
 
 def _called(call: Callable[[], object]) -> Appended:
@@ -116,7 +122,7 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
             channel = open_channel(settings.weights)
             weights = Subscriber(channel, accepted)
             stack.callback(weights.close)
-            around = Around(
+            around = Dependencies(
                 weights=weights,
                 experience=Appending(client),
                 reporter=Fanout(reporters),
@@ -144,11 +150,10 @@ def _config(settings: ActorSettings) -> ActorConfig:
         source=source,
         steps=config.batch.steps,
         seed=config.seed + _APART * settings.rank,
-        ahead=config.batch.ahead,
-        head_start=config.head_start,
+        rows=config.rows,
+        lead=config.lead,
+        queue=None if config.kind.is_replayed else config.ahead * config.rows,
         patience_s=config.batch.patience_s,
-        every=settings.actors * settings.envs / config.batch.envs,
-        offset=settings.rank * settings.envs / config.batch.envs,
         is_checked=settings.is_checked,
         is_summarised=not config.kind.is_replayed,
         rollouts=settings.rollouts,

@@ -1,10 +1,12 @@
 """An actor: steps a world with the newest weights, and appends what it did in chunks.
 
 Rules: it acts with weights that a learner published and nothing else; a rollout is of one version; it waits
-before a rollout, never within one, for weights when it is ahead, and after one while replay holds it back.
+before a rollout, never within one, for weights when it is ahead and for room in the queue of experience, and
+after one while replay holds it back. No actor knows of others: they come and go while the learner trains.
 What was collected is appended before anything else is collected. Must not know how weights or chunks travel.
 """
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,8 +24,10 @@ from overwatch_rl.weights.checking import check_weights
 from overwatch_rl.weights.subscriber import Acting
 from overwatch_rl.worlds.base import World
 
-_LOOK_S: Final = 0.25
-"""Between two looks for newer weights, while it waits for them: a channel ends that sooner."""
+_POLL_INTERVAL_S: Final = 0.25
+"""While it waits for newer weights: a channel ends that sooner."""
+_FIRST_PAUSE_S: Final = 0.025
+"""After the queue was full; each next pause of the same wait is twice as long, up to the interval."""
 
 
 Appended: TypeAlias = Literal["ok", "waited", "error"]
@@ -61,6 +65,10 @@ class Experience(Protocol):
         """Append, waiting for a while; ask again with the same until it is `ok`."""
         ...
 
+    def queued(self) -> int:
+        """Steps that wait for a learner, in the fullest server."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorConfig:
@@ -70,14 +78,12 @@ class ActorConfig:
     steps: int
     """Of every env in one rollout."""
     seed: int
-    ahead: int = 1
-    """Batches that may be collected beyond the one that the learner waits for."""
-    head_start: int = 0
-    """Batches that the learner waits for beside that one before its first update."""
-    every: float = 1.0
-    """Batches to one rollout of this actor: those of all actors together, one each."""
-    offset: float = 0.0
-    """Batches before its first rollout: actors begin one after the other."""
+    rows: int
+    """Env steps that an update learns from."""
+    lead: int
+    """Env steps that this actor alone may be ahead of the updates of its weights."""
+    queue: int | None = None
+    """Steps in the queue from which on no rollout begins; `None` where a limiter holds appends back."""
     patience_s: float = 5.0
     """So long it waits for newer weights when it is ahead; then it collects with what it has."""
     is_checked: bool = False
@@ -89,7 +95,7 @@ class ActorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Dependencies:
     """What an actor works with."""
 
     weights: Weights
@@ -103,7 +109,9 @@ class Around:
 class Actor:
     """One world and its policy."""
 
-    def __init__(self, world: World, policy: Algorithm[Any], config: ActorConfig, around: Around) -> None:
+    def __init__(
+        self, world: World, policy: Algorithm[Any], config: ActorConfig, around: Dependencies
+    ) -> None:
         self._policy = policy
         self._config = config
         self._weights, self._experience = around.weights, around.experience
@@ -121,9 +129,12 @@ class Actor:
         """That it acts with."""
         self._base = 0
         """The number of the version since which rollouts are counted."""
-        self._rollouts = 0
+        self._steps = 0
+        """Of its envs since that version."""
+        self._look_at = 0.0
+        """When the queue is looked at again."""
+        self._pause_s = _FIRST_PAUSE_S
         self._fault: str | None = None
-        """Those that were counted."""
 
     def run(self) -> str:
         """Collect and append until it is done or asked to stop; the outcome in one word."""
@@ -140,7 +151,7 @@ class Actor:
                 )
                 with self._reporter.phase("append"):
                     stopped = self._until(lambda chunks=chunks: self._append(chunks))  # type: ignore[misc]
-                self._rollouts += 1
+                self._steps += self._config.steps * self._envs
                 done += 1
         return stopped or "completed"
 
@@ -164,7 +175,7 @@ class Actor:
         return status == "ok"
 
     def _adopt(self) -> str | None:
-        """Take the newest weights; wait for some while it has none or is ahead."""
+        """Take the newest weights; wait while it has none, is ahead, or the queue is full."""
         until = time.monotonic() + self._config.patience_s
         while (stopped := self._stop()) is None:
             began = time.perf_counter()
@@ -177,25 +188,43 @@ class Actor:
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
-            if self.version is not None and (self._is_due() or time.monotonic() >= until):
+            left = until - time.monotonic()
+            if self.version is not None and (self._is_due() or left <= 0) and self._has_room():
                 break
             self._idle()
-            self._weights.wait(max(0.0, min(_LOOK_S, until - time.monotonic())))
+            self._weights.wait(min(_POLL_INTERVAL_S, left) if left > 0 else _POLL_INTERVAL_S)
         self._report()
         return stopped
 
     def _is_due(self) -> bool:
-        """Whether the learner has got as far as the batch that the next rollout is for, but for `ahead`."""
-        config, number = self._config, 0 if self.version is None else self.version.number
-        due = number - self._base + config.ahead + config.head_start
-        return int(self._rollouts * config.every + config.offset) <= due
+        """Whether what it collected by itself is not more than the updates since used, but for `lead`."""
+        number = 0 if self.version is None else self.version.number
+        return self._steps < (number - self._base) * self._config.rows + self._config.lead
+
+    def _has_room(self) -> bool:
+        """Whether the queue takes more.
+
+        Of many actors that wait for room few look at the same moment, as their pauses grow with their waits:
+        so few begin for one place.
+        """
+        most, now = self._config.queue, time.monotonic()
+        if most is None:
+            return True
+        if now < self._look_at:
+            return False
+        if self._experience.queued() < most:
+            self._pause_s = _FIRST_PAUSE_S
+            return True
+        self._look_at = now + random.uniform(0.5, 1.0) * self._pause_s  # noqa: S311 spreads actors
+        self._pause_s = min(2 * self._pause_s, _POLL_INTERVAL_S)
+        return False
 
     def _take(self, found: Acting) -> None:
         self._policy.load_state_dict(self._policy.state_dict() | found.tensors)
         if self._config.is_checked and (wrong := check_weights(self._policy.state_dict(), found)):
             raise RuntimeError(f"weights {found.version} act with another {wrong[0]} than was published")
         if self.version is None or found.version.lineage != self.version.lineage:
-            self._base, self._rollouts = found.version.number, 0
+            self._base, self._steps = found.version.number, 0
         self.version = found.version
 
     def _report(self) -> None:

@@ -97,7 +97,7 @@ def learner(**flags: Any) -> None:
         from overwatch_rl.learner.governed import Governed
         from overwatch_rl.learner.process import LearnerSettings, run
         from overwatch_rl.learner.service import Ends
-        from overwatch_rl.learner.serving import Serving
+        from overwatch_rl.weights.served import Serving
 
         config = _config(flags)
         url, listen = flags["orchestrator"], flags["listen"]
@@ -130,7 +130,6 @@ def learner(**flags: Any) -> None:
     "--weights-key", metavar="TEXT", help="The learner's public key; the orchestrator's record without."
 )
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Number of this actor.")
-@click.option("--actors", type=click.IntRange(1), default=1, show_default=True, help="Of the run.")
 @click.option("--envs", type=click.IntRange(1), help="Environments; as many as a batch has without.")
 @click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
 @click.option(
@@ -152,7 +151,7 @@ def actor(**flags: Any) -> None:
         config = _config(flags)
         count, rank = flags["envs"] or config.batch.envs, flags["rank"]
         settings = ActorSettings(
-            config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
+            config=config, run_id=flags["run_id"], rank=rank, envs=count,
             servers=flags["replay"], access=_access(flags),
             weights=Place(
                 url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"],

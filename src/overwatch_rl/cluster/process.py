@@ -181,7 +181,7 @@ class Cluster:
 
     def _actor(self, rank: int) -> Part:
         settings = self._settings
-        words = ["actor", *self._common(), "--rank", str(rank), "--actors", str(settings.actors)]
+        words = ["actor", *self._common(), "--rank", str(rank)]
         artifacts = settings.bucket or str(settings.out)
         words += ["--weights", settings.redis or artifacts, "--weights-key", self._public]
         if settings.redis is not None:

@@ -47,9 +47,10 @@ class Batching(Section):
     abandoned: Literal["weighted", "dropped"] = "weighted"
     """What happens to experience of a line that ended with a crash."""
     prefetch: int = Field(default=4, ge=1, le=64)
-    """Batches that are fetched ahead."""
+    """Batches that are fetched ahead; `ahead` at most, since what waits grows old."""
     ahead: int = Field(default=1, ge=0, le=64)
-    """Batches that actors may collect beyond the one that an update waits for; 0 takes turns."""
+    """Batches that an actor may collect beyond the one that an update waits for, and that wait in replay
+    before actors pause; 0 takes turns."""
     patience_s: Seconds = 5.0
     """So long an actor that is ahead waits for newer weights; then it collects with those it has."""
 
@@ -151,10 +152,21 @@ class LearnerConfig(Section):
             raise ValueError(f"{self.kind.option}.{error}") from error
 
     @property
-    def head_start(self) -> int:
-        """Batches that actors collect before the first update, beside the one that it waits for."""
+    def ahead(self) -> int:
+        """Batches that may wait in a place: one at least, or none would be fetched."""
+        return max(1, self.batch.ahead)
+
+    @property
+    def depth(self) -> int:
+        """Batches that are fetched ahead."""
+        return min(self.batch.prefetch, self.ahead)
+
+    @property
+    def lead(self) -> int:
+        """Env steps that one actor may be ahead of the updates of its weights."""
         table = self.table("experience")
-        return 0 if table is None else table.rate.min_steps // self.rows - 1
+        first = self.rows if table is None else table.rate.min_steps
+        return first + self.batch.ahead * self.rows
 
     @property
     def world_settings(self) -> dict[str, object]:

@@ -120,8 +120,6 @@ class Io:
         """What the table's bytes mean; there when the first lease is."""
         self.resumed: list[Resumed] | None = None
         """How the table took this life's beginning; `None` until it answered."""
-        self.tables: Sequence[TableStats] = ()
-        """The table, by server, as it was when the first lease came."""
         self.is_held_back = False
         """Whether no lease can come, since the table is full of those that are not acknowledged."""
         self._is_vain = False
@@ -231,7 +229,6 @@ class Io:
             lambda: client.resume(sampling.table, sampling.learner, sampling.cursor)
         )
         self.encoding = await self._until_taken(lambda: client.encoding(sampling.table))
-        self.tables = await self._until_taken(lambda: self._requested(client))
         after = [one.next_number - 1 for one in self.resumed]
         stream = client.stream(sampling.table, sampling.learner, sampling.steps, 1, after)
         while True:

@@ -40,7 +40,6 @@ from overwatch_rl.learner.restoring import first_version, newest
 from overwatch_rl.learner.sampled import SampledLoop
 from overwatch_rl.learner.sampling import SampledIo
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
-from overwatch_rl.learner.serving import Serving
 from overwatch_rl.learner.trace import Trace
 from overwatch_rl.orchestrator.client import OrchestratorError
 from overwatch_rl.replay.client import Access, ReplayClient, State
@@ -54,6 +53,7 @@ from overwatch_rl.training.replayed import Remembering
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, WorldSpec
 from overwatch_rl.weights.publisher import Publisher, Publishing
+from overwatch_rl.weights.served import Serving
 from overwatch_rl.weights.writer import Published
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
@@ -341,15 +341,15 @@ class _Flight:
 
     def _sampling(self) -> Sampling:
         config, servers = self._settings.config, self._settings.servers
-        kept = [int(one[0]) for one in self.loop.cursor()["servers"]]
-        if kept and len(kept) != len(servers):
-            raise ValueError(f"{len(servers)} replay servers are named, the checkpoint knows {len(kept)}")
+        kept = [int(one[0]) for one in self.loop.cursor()["servers"]][: len(servers)]
+        if len(kept) < len(servers):  # Servers that a checkpoint does not know have served none of it.
+            kept += [0] * (len(servers) - len(kept))
         return Sampling(
             table=self._settings.table,
             learner=LEARNER,
             steps=config.rows,
-            depth=config.batch.prefetch,
-            cursor=tuple(kept) or (0,) * len(servers),
+            depth=config.depth,
+            cursor=tuple(kept),
         )
 
     def _connect(self, on_state: Callable[[State, str], None]) -> ReplayClient:

@@ -29,9 +29,8 @@ from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.recovery import Rescuer
-from overwatch_rl.learner.room import check_room
 from overwatch_rl.learner.trace import Trace
-from overwatch_rl.replay.base import Resumed, TableStats
+from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
@@ -51,7 +50,6 @@ class Feed(Protocol):
 
     encoding: Encoding | None
     resumed: list[Resumed] | None
-    tables: Sequence[TableStats]
     away: Away | None
     is_held_back: bool
 
@@ -97,7 +95,6 @@ class Nothing:
 
     encoding: Encoding | None = None
     resumed: list[Resumed] | None = None
-    tables: Sequence[TableStats] = ()
     away: Away | None = None
     is_held_back = False
 
@@ -357,7 +354,6 @@ class LearnerLoop:
         if not self._is_known:
             has_mask, has_summary = "mask" in encoding.by_name, SUMMARY in encoding.by_name
             check_encoding(encoding, encoding_of(self._spec, has_mask=has_mask, has_summary=has_summary))
-            check_room(self._config, encoding, self.feed.tables)
             self._report_gaps()
             self._is_known = True
         ledger = self._ledgers[leased.shard]
@@ -398,8 +394,8 @@ class LearnerLoop:
 
     def _queue(self) -> dict[str, float]:
         """How much is fetched ahead, and how much may be."""
-        limit = float(self._config.batch.prefetch)
-        return {"replay_queue_depth": float(self.feed.depth()), "replay_queue_limit": limit}
+        depth, limit = float(self.feed.depth()), float(self._config.depth)
+        return {"replay_queue_depth": depth, "replay_queue_limit": limit}
 
     def _train(self, made: Made) -> None:
         began = time.perf_counter()

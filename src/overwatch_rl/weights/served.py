@@ -1,19 +1,34 @@
-"""What a learner serves of its weights: `GET /weights/current`, and the artifacts that manifests name.
+"""Weights over HTTP, for actors without a store: `GET /weights/current`, and the artifacts of manifests.
 
-Rules: a request is judged before anything is read; polls at the same time are one read of the source, and an
-artifact is read once for all actors. Must not know who publishes.
+Rules: a process of its own serves, so that polls cost the learner nothing; it ends with the learner, however
+that ends. A request is judged before anything is read; polls at the same time are one read of the source, and
+an artifact is read once for all actors. Must not know who publishes, nor import torch.
 """
 
 import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import threading
 import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import msgspec
 from aiohttp import ETag, hdrs, web
 
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.weights.channels import Channel
+from overwatch_rl.web.process import address
+from overwatch_rl.web.site import tls_context
+from overwatch_rl.weights.channels import Channel, Place, open_channel
 from overwatch_rl.weights.manifest import FOLDER, RejectedError, check_artifact, decoded
+
+_AGAIN_S: Final = 0.5
+"""After a process that ended, until the next."""
 
 
 class Reads:
@@ -94,6 +109,76 @@ def weights_routes(source: Channel, authorisation: Authorisation) -> list[web.Ro
         web.get(f"/{FOLDER}/current", served.current),
         web.get(f"/{FOLDER}/{{version}}.safetensors", served.artifact),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where a learner's weights are served."""
+
+    listen: str
+    """`HOST:PORT`."""
+    token: str | None
+    cert: Path | None = None
+    key: Path | None = None
+    """PEM files, both or neither."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` where others could reach it without a token, or the files are no pair."""
+        Authorisation(address(self.listen)[0], self.token, "--listen-token")
+        tls_context(self.cert, self.key)
+
+    async def serve(self, place: Place) -> None:
+        """Until it is cancelled, by a process that is started again where it ends.
+
+        Raises `OSError` where the address cannot be used.
+        """
+        host, port = address(self.listen)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family) as bound:
+            while True:
+                process = multiprocessing.get_context("spawn").Process(
+                    target=_serve, args=(self, place, bound), name="weights-server", daemon=True
+                )
+                process.start()
+                try:
+                    await _ended(process.sentinel)
+                finally:
+                    process.kill()
+                    process.join()
+                await asyncio.sleep(_AGAIN_S)
+
+
+async def _ended(sentinel: int) -> None:
+    """Return when a process has ended."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(sentinel, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(sentinel)
+
+
+def _serve(serving: Serving, place: Place, bound: socket.socket) -> None:
+    """Serve at a socket until the learner is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
+
+    async def serve() -> None:
+        with closing(open_channel(place)) as source:
+            app = web.Application()
+            app.add_routes(weights_routes(source, Authorisation(address(serving.listen)[0], serving.token)))
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            await web.SockSite(runner, bound, ssl_context=tls_context(serving.cert, serving.key)).start()
+            await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+    os._exit(0)
 
 
 def _is_of(text: bytes | None, version: Version, artifact: bytes) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from overwatch.events import LogLine
-from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.actor.service import Actor, ActorConfig, Dependencies
 from overwatch_rl.actor.service import Appended as Status
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.artifacts.signing import Verifier
@@ -38,6 +38,8 @@ class Appended:
         self.between: Callable[[int], None] = lambda _: None
         """Called after each rollout, with how many there are."""
         self.is_away = False
+        self.waiting: Iterator[int] = itertools.repeat(0)
+        """Steps in the queue, at each look."""
 
     def declare(self, encoding: Encoding) -> bool:  # noqa: ARG002 nothing is read
         """Done, unless replay is away."""
@@ -48,6 +50,10 @@ class Appended:
         self.versions.append(chunks[0].version)
         self.between(len(self.versions))
         return "ok"
+
+    def queued(self) -> int:
+        """The next."""
+        return next(self.waiting)
 
 
 class Gauges(Meter):
@@ -81,6 +87,7 @@ class Flight:
         accepted = Accepted(run_id="r", verifier=Verifier(self.publisher.public), shapes=shapes)
         self.weights = Subscriber(open_channel(publishing.place), accepted)
         self.appended, self.gauges, self.kept = Appended(), Gauges(), Kept()
+        self.queue: int | None = None
 
     def publish(self, number: int) -> None:
         """The learner's weights, as this version."""
@@ -93,10 +100,10 @@ class Flight:
         """So many, without waiting for newer weights; interrupted after so many looks whether to stop."""
         left = itertools.count()
         config = ActorConfig(
-            source=Source(run="r", actor=0), steps=4, seed=0, is_checked=True, rollouts=rollouts,
-            patience_s=0.0,
+            source=Source(run="r", actor=0), steps=4, seed=0, rows=16, lead=32, is_checked=True,
+            rollouts=rollouts, patience_s=0.0, queue=self.queue,
         )  # fmt: skip
-        around = Around(
+        around = Dependencies(
             weights=self.weights, experience=self.appended, reporter=self.kept, meter=self.gauges,
             stop=lambda: "interrupted" if next(left) >= looks else None,
         )  # fmt: skip
@@ -165,3 +172,18 @@ def test_an_actor_that_waits_reports_that_it_took_no_step(tmp_path: Path, withou
 
     assert len(made.gauges.steps) >= 3
     assert set(made.gauges.steps) == {0}
+
+
+def test_an_actor_begins_no_rollout_while_the_queue_is_full(flight: Flight) -> None:
+    """However long it has waited: what it would collect could only grow old."""
+    looks: list[int] = []
+
+    def waiting() -> Iterator[int]:
+        for steps in (15, 16, 40, 16, 0):
+            looks.append(steps)
+            yield steps
+
+    flight.queue, flight.appended.waiting = 16, waiting()
+    assert flight.act(2) == "completed"
+    assert flight.appended.versions == [1, 1]
+    assert looks == [15, 16, 40, 16, 0]

@@ -112,6 +112,13 @@ class Running:
         os.kill(pid, signal.SIGKILL)
         self.until(lambda: self.cluster.supervisor.pid(name) not in (None, pid), f"{name} again")
 
+    def end(self, name: str) -> None:
+        """End one, and start no other in its place."""
+        one = self.cluster.supervisor._running.pop(name)
+        assert one.child is not None
+        one.child.end()
+        one.log.close()
+
     def kill_amid_leases(self) -> None:
         """Kill the learner at moments when it holds leases, until it got some of their items again."""
         while not self._experience("redelivered"):

@@ -101,7 +101,7 @@ def serves(watch: Watch, name: str) -> Callable[[], bool]:
 
     def is_fed() -> bool:
         """More updates than were fetched ahead."""
-        return len(watch.since(moment)) > made.config.batch.prefetch + 1
+        return len(watch.since(moment)) > made.config.depth + 1
 
     def is_shown() -> bool:
         """A snapshot was written by it."""

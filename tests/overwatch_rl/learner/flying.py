@@ -16,7 +16,7 @@ from click import ClickException
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch.objects.retrying import Patience
 from overwatch_rl.actor.process import TABLE, Appending
-from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Around
+from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Dependencies
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Saving
@@ -88,6 +88,10 @@ class Sent:
         if status == "ok":
             self.versions.append(Version(chunks[0].lineage, chunks[0].version))
         return status
+
+    def queued(self) -> int:
+        """Steps that wait."""
+        return self.to.queued()
 
 
 class Flying:
@@ -192,11 +196,11 @@ class Flying:
         place = Place(url=self._bucket or str(self.folder), run_id=RUN)
         own = ActorConfig(
             source=Source(run=RUN, actor=0), steps=given.batch.steps, seed=given.seed, is_checked=True,
-            ahead=given.batch.ahead, head_start=given.head_start, patience_s=self._patience_s,
+            rows=given.rows, lead=given.lead, patience_s=self._patience_s,
             is_summarised=not given.kind.is_replayed,
         )  # fmt: skip
         with closing(Subscriber(open_channel(place), accepted, longest_pause_s=0.5)) as weights:
-            around = Around(
+            around = Dependencies(
                 weights=weights, experience=self.sent, reporter=Kept(), meter=Meter(),
                 stop=lambda: self._stop,
             )  # fmt: skip

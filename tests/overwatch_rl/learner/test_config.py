@@ -56,7 +56,7 @@ def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
     assert table is not None
     assert table_config(table_words(table)) == table
     assert learner_config({}).table("experience") is None
-    assert config.head_start == 3  # batches of 256 until 1,000 are there
+    assert config.lead == 1_024 + 256  # batches of 256 until 1,000 are there
     limiter, held = Limiter(table.rate), 0
     for batch in range(10):
         assert limiter.may_insert(held)
@@ -66,7 +66,7 @@ def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
         while limiter.may_sample(held):
             limiter.sample(64)
             samples += 1
-        assert samples == (0 if batch < config.head_start else 128)
+        assert samples == (0 if batch < 3 else 128)
     for is_open in (True, True, False):  # the batch of the next update, and one ahead
         assert limiter.may_insert(held) == is_open
         held += 256

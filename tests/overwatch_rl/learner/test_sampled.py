@@ -71,6 +71,11 @@ def test_every_algorithm_of_the_table_learns_from_a_replay_server(tmp_path: Path
     assert not any("Error" in line for line in flying.lines())
 
 
+def head_start(given: LearnerConfig) -> int:
+    """Batches before the one of the first update."""
+    return given.lead // given.rows - given.batch.ahead - 1
+
+
 def in_one_process(given: LearnerConfig, updates: int) -> dict[str, torch.Tensor]:
     """What `overwatch-rl train --algorithm dqn` holds after as many gradient updates."""
     made, learned = world(given.world), given.learned
@@ -78,7 +83,7 @@ def in_one_process(given: LearnerConfig, updates: int) -> dict[str, torch.Tensor
     algorithm = Replayed(
         made.spec, DQN(made.spec, learned, seed=given.seed), Local(made.spec, learned, given.seed)
     )
-    rollouts = TrainerConfig(updates=given.head_start + updates, steps=given.batch.steps, seed=given.seed)
+    rollouts = TrainerConfig(updates=head_start(given) + updates, steps=given.batch.steps, seed=given.seed)
     Trainer(made, algorithm, rollouts, Silent(), lambda: None).run()
     return algorithm.state_dict()
 
@@ -117,7 +122,7 @@ def test_an_actor_that_takes_turns_learns_what_one_process_learns_to_the_bit(
     differing = [name for name in alone if not torch.equal(found[name], alone[name])]
     assert differing == []
     assert same(found, alone)
-    assert int(found["counts"][0]) == flying.loop.env_steps == (given.head_start + updates) * given.rows
+    assert int(found["counts"][0]) == flying.loop.env_steps == (head_start(given) + updates) * given.rows
 
 
 @pytest.mark.timeout(300)

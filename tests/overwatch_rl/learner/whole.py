@@ -13,7 +13,7 @@ from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
-from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed, TableStats
+from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
@@ -97,7 +97,6 @@ class Line:
         self.resumed: list[Resumed] | None = [
             Resumed(next_number=1, redelivered=0, acknowledged=0, gap=0, is_unknown=False)
         ]
-        self.tables: Sequence[TableStats] = ()
         self.away: Away | None = None
         self.is_held_back = False
         self.requested: Callable[[], list[Chunk]] = list

@@ -3,10 +3,14 @@
 import asyncio
 import http.client
 import json
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from overwatch_rl.artifacts.versions import Version
@@ -171,3 +175,57 @@ def test_polls_at_the_same_time_share_a_read(run: Run, source: Source) -> None:
 
     assert asyncio.run(poll())[1:] == [run.key.newest()] * 11
     assert source.reads == 2
+
+
+def test_another_process_serves_than_the_one_that_publishes(run: Run) -> None:
+    """One that is killed is started again at the same address; none outlives who started it."""
+    run.put(Version(1, 0))
+    port = free_port()
+    words = [sys.executable, "-c", SERVE, str(run.folder), str(port)]
+    with subprocess.Popen(words) as parent:
+        seen = set[int]()
+        for _ in range(2):
+            wait_for(lambda: current(port) == 200)
+            (server,) = (
+                one for one in psutil.Process(parent.pid).children() if "spawn_main" in words_of(one)
+            )
+            seen.add(server.pid)
+            server.kill()
+        wait_for(lambda: current(port) == 200)
+        parent.kill()
+    wait_for(lambda: current(port) is None)
+    assert len(seen) == 2
+
+
+SERVE = """
+import asyncio, sys
+from overwatch_rl.weights.channels import Place
+from overwatch_rl.weights.served import Serving
+if __name__ == "__main__":
+    asyncio.run(Serving(f"127.0.0.1:{sys.argv[2]}", None).serve(Place(url=sys.argv[1], run_id="run-1")))
+"""
+
+
+def words_of(process: psutil.Process) -> str:
+    """Its command."""
+    return " ".join(process.cmdline())
+
+
+def current(port: int) -> int | None:
+    """The status of one poll; `None` where nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/weights/current")
+        return connection.getresponse().status
+    except (ConnectionError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    """Ask again until it is so."""
+    ends = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
