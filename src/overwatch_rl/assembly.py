@@ -15,10 +15,10 @@ from overwatch.events import LogLine, Severity
 from overwatch_rl.algorithms.common import Batch, Ranks
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.algorithms.table import kind_of
-from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
+from overwatch_rl.checkpoints.store import Retention
 from overwatch_rl.config import TrainSettings
 from overwatch_rl.resume import config_of, differences, go_on, hash_of, run_id_of
 from overwatch_rl.telemetry.files import Files

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from overwatch.objects.store import open_store
 from overwatch_rl.checkpoints.listing import post_evaluation
 from overwatch_rl.checkpoints.manifest import Evaluation
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import claim
 from overwatch_rl.cli import main
 from tests.overwatch_rl.checkpoints.made import state, upload, write
 from tests.overwatch_rl.orchestrator.threaded import Operator, in_thread, requested

@@ -30,9 +30,9 @@ from overwatch.events import (
 from overwatch.state import RunState, apply, new_run
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.assembly import Flight
-from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
+from overwatch_rl.checkpoints.store import Retention
 from overwatch_rl.resume import go_on
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.reporter import Fanout, Silent

@@ -22,10 +22,10 @@ from overwatch.objects.retrying import Patience
 from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.checkpoints.store import Retention, Saving
 from overwatch_rl.cli import main
 from overwatch_rl.resume import differences, go_on, hash_of
 from overwatch_rl.telemetry.reporter import Silent

@@ -8,9 +8,8 @@ from safetensors import TensorSpec
 
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manifest import POLICY, State
-from overwatch_rl.checkpoints.writing import write_checkpoint
+from overwatch_rl.checkpoints.store import Retention, Saving, open_place, write_checkpoint
 from overwatch_rl.trained import TrainedPolicy, load_policy, player
 from overwatch_rl.types import Observation
 from overwatch_rl.worlds import make
@@ -36,7 +35,7 @@ def test_a_kept_policy_plays_as_the_trained_one(tmp_path: Path) -> None:
     }
     config = {"world": "morphogenesis", "settings": {"slots": 1}, "ppo": {"popart": True}}
     state = State(run_id="r", lineage=1, updates=4, steps=9, plan={}, config=config, config_hash="c")
-    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention(), Saving())
+    write_checkpoint(open_place(tmp_path / "checkpoints"), state, {POLICY: specs}, Retention(), Saving())
     loaded = load_policy(tmp_path)
 
     kept, before = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(trained)))

@@ -15,11 +15,9 @@ from typing import Any, Final
 import msgspec
 from torch import Tensor
 
-from overwatch.objects.store import is_remote, open_store
-from overwatch_rl.checkpoints.content import Retention, Saving
+from overwatch.objects.store import is_remote
 from overwatch_rl.checkpoints.manifest import State
-from overwatch_rl.checkpoints.reading import versions
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import Retention, Saving, claim, open_place, versions_in
 from overwatch_rl.checkpoints.writer import Written
 from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
@@ -69,7 +67,7 @@ class Manager:
         """One more than any checkpoint here has, and what goes on; in an object store the claimed one."""
         if self._lineage is not None:
             return self._lineage
-        return 1 + max((self._after, *(version.lineage for version, _ in versions(Path(self.place)))))
+        return 1 + max((self._after, *(version.lineage for version in versions_in(open_place(self.place)))))
 
     @property
     def is_busy(self) -> bool:
@@ -145,7 +143,7 @@ class Manager:
         return Written(updates=updates or 0, path=self.where, error=why)
 
     def _claimed(self, url: str) -> int:
-        store = open_store(url, self._saving.patience)
+        store = open_place(url, self._saving.patience)
         store.check()
         try:
             return claim(store)

@@ -13,8 +13,6 @@ from overwatch_rl.artifacts.signing import Signed
 from overwatch_rl.artifacts.versions import Version, parse
 
 FORMAT: Final = 2
-FORMATS: Final = (1, 2)
-"""What is read: 1 had no digests of tensors, no configuration and no URIs."""
 MANIFEST: Final = "MANIFEST.json"
 STATE: Final = "state.json"
 MOST_BYTES: Final = 64 << 20
@@ -33,8 +31,6 @@ WORLD: Final = "world.safetensors"
 TRAINER: Final = "trainer.safetensors"
 PACKED: Final = ".zst"
 """What a file's name ends in when it is compressed."""
-PARTIAL: Final = ".partial"
-"""End of the name of a folder that is being written; its name begins with a dot."""
 EVALUATIONS: Final = "evaluations"
 """Below the place of checkpoints: a JSON file for each version that was evaluated."""
 

@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,13 @@ import zstandard
 from safetensors import SafetensorError
 
 from overwatch.objects.retrying import Patience
-from overwatch.objects.store import LostError, Store, is_remote, open_store
+from overwatch.objects.store import LostError, Store, is_remote
 from overwatch.regular import read_regular
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import (
     FOLDER,
-    FORMATS,
+    FORMAT,
     LATEST,
     MANIFEST,
     MOST_BYTES,
@@ -42,7 +42,7 @@ from overwatch_rl.checkpoints.manifest import (
     seal_of,
     version_of,
 )
-from overwatch_rl.checkpoints.remote import read_pointer, stored_manifest, versions_in
+from overwatch_rl.checkpoints.store import location, open_place, read_pointer, stored_manifest, versions_in
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,29 +100,44 @@ def find_checkpoint(
 
     `latest` need not be right: it is a hint, the newest that verifies may be another.
     """
-    if is_remote(place):
-        return _find_remote(str(place), verifier, patience)
-    folder = Path(place)
-    if version_of(folder.resolve().name) is not None:
-        return verified(folder.resolve(), verifier)
-    at = place_of(folder)
-    found = sorted(versions(at), reverse=True)
-    return _first(str(at), str(folder), [partial(verified, at / name, verifier) for _, name in found])
+    where = location(open_place(located(place)[0], patience))
+    faults = []
+    try:
+        for attempt in candidates(place, verifier=verifier, patience=patience):
+            try:
+                return attempt()
+            except ValueError as error:
+                _log.warning("%s", error)
+                faults.append(str(error))
+    except OSError as error:
+        raise ValueError(f"checkpoints in {where} cannot be read: {error}") from error
+    if located(place)[1] is not None:
+        raise ValueError(faults[0])
+    if faults:
+        raise ValueError(f"{where} has no checkpoint that is whole: {faults[0]}")
+    raise ValueError(f"{where} holds no checkpoint; name the --out folder of a training run")
 
 
-def versions(place: Path) -> list[tuple[Version, str]]:
-    """Version and name of each folder there that is called like a checkpoint."""
-    if not place.is_dir():
-        return []
-    return [(version, one.name) for one in place.iterdir() if (version := version_of(one.name)) is not None]
+def candidates(
+    place: Path | str, *, verifier: Verifier | None = None, patience: Patience | None = None
+) -> list[Callable[[], Checkpoint]]:
+    """What loads each checkpoint of a place, the newest first; of a place that is one, that one.
+
+    Raises `OSError` where they cannot be listed; a loader besides `ValueError` of one that is not whole.
+    """
+    at, version = located(place)
+    store = open_place(at, patience)
+    wanted = [version] if version else versions_of(store)
+    if is_remote(at):
+        return [partial(fetched, store, one, verifier) for one in wanted]
+    return [partial(verified, Path(at) / str(one), verifier) for one in wanted]
 
 
 def verified(path: Path, verifier: Verifier | None = None) -> Checkpoint:
     """The checkpoint in a folder, each of its files compared with the manifest."""
     manifest = _decoded(path / MANIFEST, Manifest)
-    if manifest.format not in FORMATS:
-        known = " or ".join(map(str, FORMATS))
-        raise ValueError(f"{path / MANIFEST} has format {manifest.format}, not {known}; use its own version")
+    if manifest.format != FORMAT:
+        raise ValueError(f"{path / MANIFEST} has format {manifest.format}, not {FORMAT}; use its own version")
     if seal_of(read_regular(path / MANIFEST, MOST_BYTES)) != manifest.sha256:
         raise ValueError(f"{path / MANIFEST} has another hash than it names; {_FIX}")
     _check_signature(str(path / MANIFEST), manifest, verifier)
@@ -144,6 +159,13 @@ def verified(path: Path, verifier: Verifier | None = None) -> Checkpoint:
     return Checkpoint(path=path, where=str(path), state=state, manifest=manifest)
 
 
+def located(place: Path | str) -> tuple[Path | str, Version | None]:
+    """Where all checkpoints of a place lie, and which one where it ends in its name."""
+    if not is_remote(place):
+        return place_of(Path(place)), version_of(Path(place).resolve().name)
+    return place_and_version(str(place))
+
+
 def place_and_version(url: str) -> tuple[str, Version | None]:
     """The URL of all checkpoints, and which one where the URL ends in its name."""
     parts = urlsplit(url)
@@ -152,8 +174,8 @@ def place_and_version(url: str) -> tuple[str, Version | None]:
     return (url, None) if version is None else (urlunsplit(parts._replace(path=above)), version)
 
 
-def remote_versions(store: Store) -> list[Version]:
-    """Of those in an object store that were written to their end, newest first. Raises `OSError`."""
+def versions_of(store: Store) -> list[Version]:
+    """Of those that were written to their end, newest first. Raises `OSError`."""
     found = {version for version, names in versions_in(store).items() if MANIFEST in names}
     latest, _ = read_pointer(store, LATEST)
     named = None if latest is None or latest.name is None else version_of(latest.name)
@@ -185,31 +207,6 @@ def fetched(store: Store, version: Version, verifier: Verifier | None = None) ->
         raise
     weakref.finalize(made, shutil.rmtree, into, ignore_errors=True)
     return made
-
-
-def _find_remote(url: str, verifier: Verifier | None, patience: Patience | None) -> Checkpoint:
-    place, version = place_and_version(url)
-    store = open_store(place, patience)
-    try:
-        wanted = [version] if version else remote_versions(store)
-        base = store.uri()
-        return _first(base, base, [partial(fetched, store, one, verifier) for one in wanted])
-    except OSError as error:
-        raise ValueError(f"checkpoints in {store.uri()} cannot be read: {error}") from error
-
-
-def _first(place: str, named: str, tries: Iterable[Callable[[], Checkpoint]]) -> Checkpoint:
-    """The first that is whole."""
-    faults = []
-    for attempt in tries:
-        try:
-            return attempt()
-        except ValueError as error:
-            _log.warning("%s", error)
-            faults.append(str(error))
-    if faults:
-        raise ValueError(f"{place} has no checkpoint that is whole: {faults[0]}")
-    raise ValueError(f"{named} holds no checkpoint; name the --out folder of a training run")
 
 
 def _check_signature(where: str, manifest: Manifest, verifier: Verifier | None) -> None:

@@ -5,18 +5,15 @@ It outlives a trainer that was killed until what was handed over is written. Mus
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from safetensors import TensorSpec
 
-from overwatch.objects.store import is_remote, open_store
-from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import FileEntry, State
-from overwatch_rl.checkpoints.uploading import FencedError, upload_checkpoint
-from overwatch_rl.checkpoints.writing import write_checkpoint
+from overwatch_rl.checkpoints.store import FencedError, Retention, Saving, open_place, write_checkpoint
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 
 
@@ -55,18 +52,16 @@ def specs(block: SharedBlock) -> dict[str, dict[str, TensorSpec]]:
 
 def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     """Write each."""
-    save = _saver(
-        arguments[0],
-        msgspec.json.decode(arguments[1], type=Retention),
-        msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text)),
-    )
+    retention = msgspec.json.decode(arguments[1], type=Retention)
+    saving = msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text))
+    store = open_place(arguments[0], saving.patience)
     for block in receiver.blocks():
         began = time.perf_counter()
         state = msgspec.json.decode(block.note, type=State)
         version, path = str(state.version), arguments[0]
         written = Written(updates=state.updates, path=path, version=version)
         try:
-            saved = save(state, specs(block))
+            saved = write_checkpoint(store, state, specs(block), retention, saving)
         except (OSError, ValueError, FencedError) as error:
             is_fenced = isinstance(error, FencedError)
             written = msgspec.structs.replace(written, error=str(error), is_fenced=is_fenced)
@@ -80,13 +75,6 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
                 sha256=saved.manifest.sha256,
             )
         receiver.answer(block, written)
-
-
-def _saver(place: str, retention: Retention, saving: Saving) -> Callable[[State, Files], Saved]:
-    if is_remote(place):
-        store = open_store(place, saving.patience)
-        return lambda state, files: upload_checkpoint(store, state, files, retention, saving)
-    return lambda state, files: write_checkpoint(Path(place), state, files, retention, saving)
 
 
 if __name__ == "__main__":

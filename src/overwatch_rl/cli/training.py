@@ -163,14 +163,14 @@ def train(
     with signals(stop):
         with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
-            from overwatch_rl.checkpoints.reading import place_of, versions
+            from overwatch_rl.checkpoints.reading import candidates
             from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
             from overwatch_rl.training.distributed import joined, place
 
             here = place()
             if resume == HERE and out is not None:
-                resume = out if versions(place_of(out)) else None
+                resume = out if candidates(out) else None
             settings, checkpoint = settings_of(flags, typed, resume)
             settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)

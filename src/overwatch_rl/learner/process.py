@@ -26,10 +26,10 @@ from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.artifacts.signing import KEY_FILE
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
+from overwatch_rl.checkpoints.store import Retention, Saving
 from overwatch_rl.checkpoints.writer import Written
 from overwatch_rl.learner.config import LearnerConfig, check_trace
 from overwatch_rl.learner.control import Control, ControlLostError, Outcome

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from overwatch.objects.store import below, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint, remote_versions, versions
+from overwatch_rl.checkpoints.reading import Checkpoint, candidates
 from overwatch_rl.learner.config import LearnerConfig
 
 
@@ -15,10 +14,10 @@ def newest(place: str | Path, config: LearnerConfig, before: int | None = None) 
     Raises `ValueError` where all are damaged, or it was made with another configuration: what differs.
     """
     faults: list[str] = []
-    for one in _candidates(place):
+    for load in candidates(place):
         try:
-            checkpoint = find_checkpoint(one)
-        except ValueError as error:
+            checkpoint = load()
+        except (OSError, ValueError) as error:
             faults.append(str(error))
             continue
         if before is None or checkpoint.state.updates < before:
@@ -39,13 +38,6 @@ def first_version(checkpoint: Checkpoint | None, known: Version | None, lineage:
     start = Version(1, 0) if checkpoint is None else checkpoint.state.version
     found = start.resumed(known)
     return Version(max(found.lineage, lineage), found.number)
-
-
-def _candidates(place: str | Path) -> list[str | Path]:
-    """Each checkpoint, the newest first."""
-    if is_remote(place):
-        return [below(place, str(version)) for version in remote_versions(open_store(str(place)))]
-    return [below(place, name) for _, name in sorted(versions(Path(place)), reverse=True)]
 
 
 def _check(checkpoint: Checkpoint, config: LearnerConfig) -> None:

@@ -273,8 +273,7 @@ class LearnerLoop:
         self._kept = list(kept.get("servers", []))
         self.counts = Counter(kept.get("counts", {}))
         self._returns = _Returns(kept.get("returns", ()))
-        # Checkpoints of before have the learning rate's share alone.
-        self.rescuer.resume(kept.get("recovery", {"scale": kept.get("scale", 1.0)}), self.updates_done)
+        self.rescuer.resume(kept.get("recovery", {}), self.updates_done)
 
     def roll_back(self, position: Position) -> None:
         """Become as it was at `position` in all that was learned; what came since is not served again.

@@ -18,9 +18,9 @@ from typing import Any, Final
 import torch
 import torch.distributed.checkpoint as dcp
 
-from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import State
+from overwatch_rl.checkpoints.store import Retention
 from tests.bench.sdk.stats import quantile
 
 BARS: Final = {"memcpy": 1.3, "async_save": 0.5}

@@ -18,7 +18,7 @@ from overwatch.objects.backends import Tag
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import ConflictError, Store, open_store
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import claim
 from tests.overwatch_rl.checkpoints.made import state, upload
 
 PATIENCE = Patience(deadline_s=5.0, request_s=2.0, first_s=0.01, most_s=0.05)

@@ -16,14 +16,14 @@ from overwatch.objects import backends, retrying
 from overwatch.objects import store as stores
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import open_store
-from overwatch_rl.checkpoints import content, remote, uploading
+from overwatch_rl.checkpoints import store as places
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import claim
 from tests.overwatch_rl.checkpoints.made import FILES, state, upload
 
 url, stride = sys.argv[1], int(sys.argv[2])
 PATIENCE = Patience(deadline_s=30.0, request_s=5.0, first_s=0.01, most_s=0.05)
-TRACED = {module.__file__ for module in (uploading, remote, content, stores, backends, retrying)}
+TRACED = {module.__file__ for module in (places, stores, backends, retrying)}
 
 
 def in_child(work: Any) -> int:

@@ -6,10 +6,15 @@ from pathlib import Path
 from safetensors import TensorSpec
 
 from overwatch.objects.store import Store
-from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import State
-from overwatch_rl.checkpoints.uploading import upload_checkpoint
-from overwatch_rl.checkpoints.writing import write_checkpoint
+from overwatch_rl.checkpoints.store import (
+    Files,
+    Retention,
+    Saved,
+    Saving,
+    open_place,
+    write_checkpoint,
+)
 
 FILES = ("policy.safetensors", "optimizer.safetensors", "world.safetensors")
 
@@ -32,12 +37,10 @@ def files_of(made: State, values: int = 64) -> tuple[Files, object]:
 
 def write(folder: Path, made: State, *, keep: int = 9, values: int = 64, zstd: int = 0) -> Path:
     """A checkpoint in a folder."""
-    files, _held = files_of(made, values)
-    saved = write_checkpoint(folder, made, files, Retention(keep=keep), Saving(zstd=zstd))
-    return Path(saved.where)
+    return Path(upload(open_place(folder), made, keep=keep, values=values, zstd=zstd).where)
 
 
 def upload(store: Store, made: State, *, keep: int = 9, values: int = 64, zstd: int = 0) -> Saved:
-    """A checkpoint in an object store."""
+    """A checkpoint in any store."""
     files, _held = files_of(made, values)
-    return upload_checkpoint(store, made, files, Retention(keep=keep), Saving(zstd=zstd))
+    return write_checkpoint(store, made, files, Retention(keep=keep), Saving(zstd=zstd))

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from overwatch_rl.artifacts.signing import Verifier, make_key
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import LOCK, Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.checkpoints.store import Retention, Saving
 from overwatch_rl.checkpoints.writer import Written
 from tests.overwatch_rl.checkpoints.made import state
 

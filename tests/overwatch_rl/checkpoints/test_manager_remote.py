@@ -12,10 +12,9 @@ import torch
 
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import open_store
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import Retention, Saving, claim
 from overwatch_rl.checkpoints.writer import Written
 from tests.overwatch_rl.checkpoints.made import state
 from tests.overwatch_rl.servers import FaultProxy, s3_url

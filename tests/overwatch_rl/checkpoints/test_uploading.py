@@ -14,11 +14,9 @@ import pytest
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import Store, open_store
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints import remote
-from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manifest import Evaluation, sealed
 from overwatch_rl.checkpoints.reading import find_checkpoint, place_and_version
-from overwatch_rl.checkpoints.uploading import FencedError, claim, prune
+from overwatch_rl.checkpoints.store import FencedError, Retention, claim, prune, read_pointer, versions_in
 from tests.overwatch_rl.checkpoints.made import FILES, state, upload
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
@@ -85,21 +83,21 @@ def test_latest_and_best_are_named(store: Store) -> None:
     for updates, score in enumerate([0.1, 0.9, None, 0.3, 0.2], start=1):
         upload(store, state(updates, score=score), keep=2)
 
-    latest, _ = remote.read_pointer(store, "latest")
-    best, _ = remote.read_pointer(store, "best")
+    latest, _ = read_pointer(store, "latest")
+    best, _ = read_pointer(store, "best")
     assert latest is not None
     assert (latest.name, latest.lineage) == ("001-00000005", 1)
     assert best is not None
     assert (best.name, best.by) == ("001-00000002", "training")
-    assert sorted(remote.versions_in(store)) == [Version(1, 2), Version(1, 4), Version(1, 5)]
+    assert sorted(versions_in(store)) == [Version(1, 2), Version(1, 4), Version(1, 5)]
     evaluation = Evaluation(lineage=1, number=4, mean_return=-1.0, episodes=4)
     store.put("evaluations/001-00000004.json", sealed(evaluation))
     for updates in (6, 7, 8):
         assert upload(store, state(updates, score=9.0), keep=1).manifest.best_by == "evaluation"
-    best, _ = remote.read_pointer(store, "best")
+    best, _ = read_pointer(store, "best")
     assert best is not None
     assert (best.name, best.by) == ("001-00000004", "evaluation")
-    assert sorted(remote.versions_in(store)) == [Version(1, 4), Version(1, 8)]
+    assert sorted(versions_in(store)) == [Version(1, 4), Version(1, 8)]
 
 
 @pytest.mark.parametrize("name", [*FILES, "state.json", "MANIFEST.json"])
@@ -128,7 +126,7 @@ def test_latest_is_a_hint(url: str, store: Store, hint: bytes | None) -> None:
 
     assert find_checkpoint(url, patience=ALIVE).state.updates == 1
     upload(store, state(2))
-    latest, _ = remote.read_pointer(store, "latest")
+    latest, _ = read_pointer(store, "latest")
     assert latest is not None
     assert latest.name == "001-00000002"
 
@@ -169,7 +167,7 @@ def test_what_was_not_finished_goes_with_a_later_save(store: Store) -> None:
     store.put("002-00000009/policy.safetensors", b"under way")
     upload(store, state(3))
 
-    assert sorted(remote.versions_in(store)) == [Version(1, 3), Version(2, 9)]
+    assert sorted(versions_in(store)) == [Version(1, 3), Version(2, 9)]
 
 
 def test_what_was_saved_now_stays_whatever_a_listing_shows(store: Store) -> None:
@@ -177,7 +175,7 @@ def test_what_was_saved_now_stays_whatever_a_listing_shows(store: Store) -> None
     upload(store, state(3))
     store.put("009-00000009/MANIFEST.json", b"damaged")
     prune(store, Retention(keep=1), Version(1, 3))
-    assert Version(1, 3) in remote.versions_in(store)
+    assert Version(1, 3) in versions_in(store)
 
 
 def test_a_place_without_any_or_without_a_server_is_named(url: str, moto_address: str) -> None:
@@ -233,7 +231,7 @@ def saves_under_faults(moto_address: str, saves: int, seed: int) -> tuple[int, F
                 assert newest <= found.state.updates <= updates
                 assert found.tensors(FILES[0])["a"].tolist() == [float(found.state.updates)] * 64
         assert find_checkpoint(s3_url(proxy.address, prefix), patience=LONG).state.updates >= newest
-        assert len(remote.versions_in(open_store(clean, ALIVE))) <= 4
+        assert len(versions_in(open_store(clean, ALIVE))) <= 4
         return written, proxy
 
 

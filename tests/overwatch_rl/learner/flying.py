@@ -19,7 +19,7 @@ from overwatch_rl.actor.process import TABLE, Appending
 from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Dependencies
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.content import Saving
+from overwatch_rl.checkpoints.store import Saving
 from overwatch_rl.learner import process
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.governed import Governed

@@ -14,10 +14,9 @@ from overwatch.objects.retrying import Patience
 from overwatch.objects.store import open_store
 from overwatch_rl.algorithms.common import Plan
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.checkpoints.store import Retention, Saving, claim
 from overwatch_rl.checkpoints.writer import Written
 from overwatch_rl.training.keeper import EARLY_S, Cadence, CheckpointError, Keeper, Kept, position_of
 from overwatch_rl.training.trainer import Position
