@@ -14,7 +14,7 @@ from overwatch_rl.handover.children import child
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 
 ACTORS: Final = 2
-_LOOK_S: Final = 0.1
+_POLL_INTERVAL_S: Final = 0.1
 _WARM: Final = 5
 """Updates before the first measurement: processes load, and memory is found."""
 
@@ -82,7 +82,7 @@ def alone(config: LearnerConfig, updates: int) -> float:
         with child("train", words) as process:
             while process.process.poll() is None:
                 _sample(Path(folder), [process.process.pid], samples)
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_INTERVAL_S)
     return _rate(samples, config.rows)
 
 

@@ -13,20 +13,20 @@ from overwatch_rl.checkpoints.manifest import MANIFEST
 from overwatch_rl.checkpoints.reading import verified
 from overwatch_rl.cli import main
 from overwatch_rl.web.authorisation import read_token
-from overwatch_rl.weights.channels import Place, Stored
+from overwatch_rl.weights.channels import Place, StoreChannel
 from overwatch_rl.weights.manifest import CURRENT, artifact_of
 
 ONE = Version(1, 1)
 
 
-def _as(key: str, read: Callable[[Stored], object]) -> Callable[[Path], object]:
+def _as(key: str, read: Callable[[StoreChannel], object]) -> Callable[[Path], object]:
     """Read a file of the weights of a store, where the odd file lies instead of it."""
 
     def reader(path: Path) -> object:
         (path.parent / key).parent.mkdir()
         (path.parent / key).symlink_to(path)
         try:
-            return read(Stored(Place(url=str(path.parent), run_id="r")))
+            return read(StoreChannel(Place(url=str(path.parent), run_id="r")))
         except OSError as error:
             raise OSError(str(error).replace(key, path.name)) from error
 

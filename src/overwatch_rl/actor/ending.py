@@ -10,7 +10,7 @@ from typing import Final
 
 from overwatch_rl.orchestrator.client import OrchestratorError
 
-LOOK_S: Final = 5.0
+POLL_INTERVAL_S: Final = 5.0
 """Between two looks."""
 _OVER: Final = ("completed", "terminated")
 
@@ -37,7 +37,7 @@ class RunEnd:
         self._closed.set()
 
     def _look(self) -> None:
-        while not self._closed.wait(LOOK_S):
+        while not self._closed.wait(POLL_INTERVAL_S):
             try:
                 state = self._state()
             except OrchestratorError:

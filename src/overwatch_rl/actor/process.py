@@ -5,7 +5,7 @@ an actor works inside.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -14,11 +14,10 @@ import click
 import torch
 
 from overwatch.platform import keep_large_blocks
-from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Dependencies
+from overwatch_rl.actor.service import Actor, ActorConfig, Appending, Dependencies
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.replay.blocking import BlockingReplayClient
-from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Access, ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Fanout
@@ -33,10 +32,6 @@ from overwatch_rl.weights.subscriber import Subscriber
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 
-TABLE: Final = "experience"
-"""The table of replay that actors fill and a learner leases from."""
-_TRY_S: Final = 1.0
-"""So long one try of an append lasts, until it is looked whether to stop."""
 _APART: Final = 1_000_003
 """By which the seeds of actors differ."""
 
@@ -60,39 +55,6 @@ class ActorSettings:
     log: str
     is_checked: bool = False
     rollouts: int | None = None
-
-
-class Appending:
-    """A replay client whose calls end after a while, so that it is looked whether to stop."""
-
-    def __init__(self, client: BlockingReplayClient) -> None:
-        self._client = client
-
-    def declare(self, encoding: Encoding) -> bool:
-        """Fix what their bytes mean."""
-        return _called(lambda: self._client.declare(TABLE, encoding, _TRY_S)) == "ok"
-
-    def append(self, chunks: Sequence[Chunk]) -> Appended:
-        """Append, waiting for a while."""
-        return _called(lambda: self._client.append(TABLE, chunks, _TRY_S))
-
-    def queued(self) -> int:
-        """Steps that wait for a learner, in the fullest server; none of one that does not answer now."""
-        try:
-            tables = [one for server in self._client.stats(_TRY_S) for one in server if one.name == TABLE]
-        except ReplayError:
-            return 0
-        return max(((one.queued or 0) * one.steps // max(1, one.items) for one in tables), default=0)
-
-
-def _called(call: Callable[[], object]) -> Appended:
-    try:
-        call()
-    except ReplayError as error:
-        if error.is_final:
-            raise
-        return "waited" if error.is_full else "error"
-    return "ok"
 
 
 def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:

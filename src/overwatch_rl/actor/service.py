@@ -10,20 +10,26 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from overwatch.events import LogLine, PhaseEnded, Severity
 from overwatch_rl.algorithms.common import Algorithm
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.replay.blocking import BlockingReplayClient
 from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.client import ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.experience import Chunker, Source, encoding_of
 from overwatch_rl.types import Reporter
 from overwatch_rl.weights.checking import check_weights
-from overwatch_rl.weights.subscriber import Acting
+from overwatch_rl.weights.subscriber import Acting, Subscriber
 from overwatch_rl.worlds.base import World
 
+TABLE: Final = "experience"
+"""The table of replay that actors fill and a learner leases from."""
+_TRY_S: Final = 1.0
+"""So long one try of an append lasts, until it is looked whether to stop."""
 _POLL_INTERVAL_S: Final = 0.25
 """While it waits for newer weights: a channel ends that sooner."""
 _FIRST_PAUSE_S: Final = 0.025
@@ -34,40 +40,37 @@ Appended: TypeAlias = Literal["ok", "waited", "error"]
 """How a try to append ended: `waited` for room in vain, or replay did not answer."""
 
 
-class Weights(Protocol):
-    """Where weights come from."""
+class Appending:
+    """A replay client whose calls end after a while, so that it is looked whether to stop."""
 
-    fault: str | None
-    newest: Version | None
-    """The newest that is known to be published, whether it could be taken or not."""
-
-    def poll(self) -> Acting | None:
-        """Newer weights than the last ones."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Return after so long, or sooner when something may have been published."""
-        ...
-
-    def age_s(self) -> float | None:
-        """Seconds since the learner handed over those that were taken last."""
-        ...
-
-
-class Experience(Protocol):
-    """Where chunks go."""
+    def __init__(self, client: BlockingReplayClient) -> None:
+        self._client = client
 
     def declare(self, encoding: Encoding) -> bool:
-        """Fix what their bytes mean; whether that is done, else ask again."""
-        ...
+        """Fix what their bytes mean."""
+        return _called(lambda: self._client.declare(TABLE, encoding, _TRY_S)) == "ok"
 
     def append(self, chunks: Sequence[Chunk]) -> Appended:
-        """Append, waiting for a while; ask again with the same until it is `ok`."""
-        ...
+        """Append, waiting for a while."""
+        return _called(lambda: self._client.append(TABLE, chunks, _TRY_S))
 
     def queued(self) -> int:
-        """Steps that wait for a learner, in the fullest server."""
-        ...
+        """Steps that wait for a learner, in the fullest server; none of one that does not answer now."""
+        try:
+            tables = [one for server in self._client.stats(_TRY_S) for one in server if one.name == TABLE]
+        except ReplayError:
+            return 0
+        return max(((one.queued or 0) * one.steps // max(1, one.items) for one in tables), default=0)
+
+
+def _called(call: Callable[[], object]) -> Appended:
+    try:
+        call()
+    except ReplayError as error:
+        if error.is_final:
+            raise
+        return "waited" if error.is_full else "error"
+    return "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +101,8 @@ class ActorConfig:
 class Dependencies:
     """What an actor works with."""
 
-    weights: Weights
-    experience: Experience
+    weights: Subscriber
+    experience: Appending
     reporter: Reporter
     meter: Meter
     stop: Callable[[], str | None]

@@ -52,7 +52,7 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carry:
+class Continue:
     """Go on."""
 
 
@@ -72,13 +72,13 @@ class RollBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
+class Abort:
     """End the run as failed."""
 
     reason: str
 
 
-Remedy: TypeAlias = Carry | Cut | RollBack | GiveUp
+Remedy: TypeAlias = Continue | Cut | RollBack | Abort
 
 
 def judge(
@@ -86,17 +86,17 @@ def judge(
 ) -> tuple[Recovery, Remedy]:
     """What follows from the numbers of `update`, of which so many minibatches had no finite gradient."""
     if update <= state.judged:
-        return state, Carry()
+        return state, Continue()
     if not not_finite:
         good = state.good + 1
         rollbacks = 0 if good >= config.calm else state.rollbacks
-        return replace(state, judged=update, bad=0, good=good, rollbacks=rollbacks), Carry()
+        return replace(state, judged=update, bad=0, good=good, rollbacks=rollbacks), Continue()
     bad, scale = state.bad + 1, max(state.scale * config.cut, config.least)
     seen = replace(state, judged=update, bad=bad, good=0, scale=scale)
     if bad < config.rollback_after:
-        return seen, Cut(scale=scale) if scale < state.scale else Carry()
+        return seen, Cut(scale=scale) if scale < state.scale else Continue()
     if state.rollbacks >= config.most_rollbacks:
-        return seen, GiveUp(
+        return seen, Abort(
             reason=f"gradients were not finite in {bad} updates in a row, after {state.rollbacks} rollbacks "
             f"and with the learning rate at {scale:g} of its value"
         )

@@ -26,7 +26,7 @@ LOCK: Final = ".lock"
 LAST_SAVE_S: Final = 600.0
 """How long the last save of a run may take."""
 _BUSY_S: Final = 30.0
-_LOOK_S: Final = 0.1
+_POLL_INTERVAL_S: Final = 0.1
 
 
 class Manager:

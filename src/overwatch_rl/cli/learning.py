@@ -94,21 +94,21 @@ def learner(**flags: Any) -> None:
     """
     stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop), usage_errors():
-        from overwatch_rl.learner.governed import Governed
+        from overwatch_rl.learner.governed import OrchestratorSession
         from overwatch_rl.learner.process import LearnerSettings, run
-        from overwatch_rl.learner.service import Ends
+        from overwatch_rl.learner.service import StopConditions
         from overwatch_rl.weights.served import Serving
 
         config = _config(flags)
         url, listen = flags["orchestrator"], flags["listen"]
         token, ca = _orchestrator_token(flags), flags["orchestrator_ca"]
-        governed = None if url is None else Governed(url, flags["run_id"], token, config, ca)
+        governed = None if url is None else OrchestratorSession(url, flags["run_id"], token, config, ca)
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
             servers=flags["replay"], access=_access(flags), bucket=flags["bucket"],
             weights=flags["weights"],
             governed=governed, log=flags["log"], trace=flags["trace"],
-            ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]),
+            ends=StopConditions(updates=flags["updates"], env_steps=flags["env_steps"]),
             serving=None if listen is None else Serving(
                 listen, _text(flags["listen_token"]), flags["tls_cert"], flags["tls_key"]
             ),

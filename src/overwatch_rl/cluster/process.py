@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from overwatch_rl.actor.process import TABLE
+from overwatch_rl.actor.service import TABLE
 from overwatch_rl.artifacts.signing import KEY_FILE, make_key
 from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig
@@ -27,7 +27,7 @@ NICENESS: Final = 10
 """Of actors: they give way to the learner."""
 _REPLAY: Final = re.compile(r"replay server at (grpcs?://[^,\s]+)")
 _ORCHESTRATOR: Final = re.compile(r"orchestrator API at (https?://[^/,\s]+)")
-_LOOK_S: Final = 0.1
+_POLL_INTERVAL_S: Final = 0.1
 _LEARNER_END_S: Final = 120.0
 """The last checkpoint and the last weights of a learner may take so long."""
 _COLLECTOR: Final = re.compile(r"otlp_http at (https?://[^,\s]+)")
@@ -118,7 +118,7 @@ class Cluster:
                 if size > least:
                     learned()
                 least = None if size > least else size
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
         return outcome
 
     def _numbers(self) -> int:

@@ -25,7 +25,7 @@ FIRST: Final = 64
 """Where the first tensor lies; each begins at a multiple of it."""
 LEAST_BYTES: Final = 1 << 16
 """Of a slot, so that any answer has room."""
-_LOOK_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 1.0
 """Time between two looks whether the sender still lives: its end of the line may be open elsewhere."""
 
 
@@ -79,7 +79,7 @@ class Receiver:
     def blocks(self) -> Iterator[SharedBlock]:
         """What is handed over, in order, until the sender is done or gone."""
         while True:
-            ready, _, _ = select.select([self._line], [], [], _LOOK_S)
+            ready, _, _ = select.select([self._line], [], [], _POLL_INTERVAL_S)
             if not ready:
                 if os.getppid() != self._parent:
                     return

@@ -116,7 +116,7 @@ class RefusedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class TrainingBatch:
     """A rollout, and where its rows come from."""
 
     rollout: Rollout
@@ -193,13 +193,13 @@ class Batches:
             self._waiting.setdefault(chunk.env, deque()).append(part)
             self._fill(chunk.env)
 
-    def take(self) -> Made | None:
+    def take(self) -> TrainingBatch | None:
         """The next rollout; `None` where there are too few lanes. What grew too old is dropped before."""
         self._drop_old()
         if len(self._lanes) < self._limits.lanes:
             return None
         lanes = tuple(self._lanes.popleft() for _ in range(self._limits.lanes))
-        return Made(rollout=self._rollout(lanes), lanes=lanes)
+        return TrainingBatch(rollout=self._rollout(lanes), lanes=lanes)
 
     def _fill(self, env: str) -> None:
         """Make lanes of an environment's steps while there are enough."""

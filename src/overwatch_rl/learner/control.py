@@ -38,7 +38,7 @@ _LAST: Final[Mapping[Outcome, wire.Status]] = {
     "completed": "completed", "failed": "errored", "terminated": "terminated",
 }  # fmt: skip
 """The last words of a life; one that was interrupted sends none, and the run stays as it is."""
-_LOOK_S: Final = 0.2
+_POLL_INTERVAL_S: Final = 0.2
 """Between two looks at a signal while the run is paused."""
 _OVER: Final = "the-run-is-over"
 """Id of the command that nobody sent: the orchestrator answers that the run is over."""
@@ -61,7 +61,7 @@ class Progress:
     """What a person should know, e.g. `degraded: replay is away`, `checkpoint_stalled`."""
 
 
-class Obedient(Protocol):
+class CommandHandler(Protocol):
     """What a command changes in a learner. Called by the training thread, between updates."""
 
     def tune(self, values: Mapping[str, float]) -> Mapping[str, float]:
@@ -187,7 +187,7 @@ class Control:
     def __init__(
         self,
         mailbox: Mailbox,
-        learner: Obedient,
+        learner: CommandHandler,
         obeyed: Callable[[Issued, Done], None] = lambda _issued, _done: None,
         stop: Callable[[], str | None] = lambda: None,
         *,
@@ -216,7 +216,7 @@ class Control:
                 self._learner.drain()
                 self._is_drained = True
             self._mailbox.report(progress, "paused" if self._is_paused else "running")
-            issued = self._mailbox.take(_LOOK_S if self._is_paused else 0.0)
+            issued = self._mailbox.take(_POLL_INTERVAL_S if self._is_paused else 0.0)
             if issued is not None:
                 if self._obey(issued, progress):
                     return "terminated"
@@ -307,13 +307,13 @@ async def attend(
     client: OrchestratorClient,
     mailbox: Mailbox,
     settings: AttendSettings = AttendSettings(),
-    beaten: Callable[[Beat], None] = lambda _: None,
+    on_heartbeat: Callable[[Beat], None] = lambda _: None,
 ) -> None:
     """Beat, fetch commands and acknowledge, until training is over; the last heartbeat states how it ended.
 
-    `beaten` is given how each heartbeat ended. Whatever ends this before, the training thread is woken.
+    `on_heartbeat` is given how each heartbeat ended. Whatever ends this before, the training thread is woken.
     """
-    attendant = _Attendant(client, mailbox, settings, beaten)
+    attendant = _Attendant(client, mailbox, settings, on_heartbeat)
     try:
         await attendant.run()
     except BaseException as error:
@@ -329,12 +329,12 @@ class _Attendant:
         client: OrchestratorClient,
         mailbox: Mailbox,
         settings: AttendSettings,
-        beaten: Callable[[Beat], None],
+        on_heartbeat: Callable[[Beat], None],
     ) -> None:
         self._client = client
         self._mailbox = mailbox
         self._settings = settings
-        self._beaten = beaten
+        self._on_heartbeat = on_heartbeat
         self._turn = asyncio.Lock()
         """One heartbeat or acknowledgement at a time: a later state never arrives before an earlier one."""
         self._woken = asyncio.Event()
@@ -406,10 +406,10 @@ class _Attendant:
                 heartbeat = self._mailbox.heartbeat(self._client.run_id)
                 answer = await self._client.heartbeat(heartbeat, deadline_s)
             except OrchestratorError as error:
-                self._beaten(_how(error))
+                self._on_heartbeat(_how(error))
                 self._refused(error)
                 return
-        self._beaten("ok")
+        self._on_heartbeat("ok")
         self._least_s = answer.interval_s
         if answer.state == "terminating" and not answer.commands_waiting:
             self._end("the run is terminating, and the command was acknowledged by a former life")

@@ -24,10 +24,10 @@ from overwatch_rl.orchestrator.wire import ArtifactRequest, RunRecord, RunReques
 
 _BEGIN_S: Final = 5.0
 """So long a learner waits for its orchestrator before it begins without."""
-_LOOK_S: Final = 0.1
+_POLL_INTERVAL_S: Final = 0.1
 
 
-class Obeying:
+class LoopCommands:
     """What a command does in a loop."""
 
     def __init__(self, loop: LearnerLoop, save: Callable[[], str | None]) -> None:
@@ -46,7 +46,7 @@ class Obeying:
         before = {name: float(getattr(config, name)) for name in values}
         algorithm.config = replace(config, **values)
         if "learning_rate" in values:
-            self._loop.rescuer.tune(values["learning_rate"])
+            self._loop.non_finite.tune(values["learning_rate"])
             algorithm.set_learning_rate(values["learning_rate"])
         return before
 
@@ -66,7 +66,7 @@ class Obeying:
 
 
 @dataclass(frozen=True, slots=True)
-class Governed:
+class OrchestratorSession:
     """The orchestrator of a run."""
 
     url: str
@@ -98,7 +98,11 @@ class Governed:
             return await client.publish_key(hex_of(public_key))
 
     def control(
-        self, obeying: Obeying, loop: LearnerLoop, stop: Callable[[], str | None], record: RunRecord | None
+        self,
+        obeying: LoopCommands,
+        loop: LearnerLoop,
+        stop: Callable[[], str | None],
+        record: RunRecord | None,
     ) -> tuple[Mailbox, Control]:
         """Both sides of obedience; what was tuned in an earlier life is set again."""
         if record is not None and record.tuned:
@@ -135,16 +139,16 @@ class Governed:
         while any(mailbox.answered(f"record-{number}") is None for number in range(len(caught_up))):
             if mailbox.outcome is not None:
                 return False
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         if record.state == "paused":
             mailbox.begin_paused()
         return True
 
-    async def attend(self, mailbox: Mailbox, beaten: Callable[[Beat], None]) -> None:
+    async def attend(self, mailbox: Mailbox, on_heartbeat: Callable[[Beat], None]) -> None:
         """Beat, fetch commands and acknowledge, until training is over."""
         settings = AttendSettings(heartbeat_s=self.config.heartbeat_s)
         async with self.client() as client:
-            await attend(client, mailbox, settings, beaten)
+            await attend(client, mailbox, settings, on_heartbeat)
 
     async def register(self, written: Written) -> None:
         """A checkpoint is there."""

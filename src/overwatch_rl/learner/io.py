@@ -11,57 +11,23 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from overwatch_rl.replay.base import Resumed, TableStats
 from overwatch_rl.replay.chunk import Encoding
-from overwatch_rl.replay.client import Leased, ReplayError, State
+from overwatch_rl.replay.client import Leased, ReplayClient, ReplayError, State
 from overwatch_rl.telemetry.meter import Meter
 
 _log: Final = logging.getLogger(__name__)
 _EXTEND_S: Final = 60.0
 """Leases get a new deadline so often, while they wait for an update."""
 _AGAIN_S: Final = 1.0
-_LOOK_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 1.0
 """Between two looks at the table, while the training thread waits in vain."""
 _END_S: Final = 15.0
-
-
-class Replay(Protocol):
-    """What a learner needs of a replay client."""
-
-    async def encoding(self, table: str) -> Encoding:
-        """That of a table; waits until one is declared."""
-        ...
-
-    async def resume(self, table: str, learner: str, cursor: Sequence[int]) -> list[Resumed]:
-        """Begin a life at a cursor."""
-        ...
-
-    def stream(
-        self, table: str, learner: str, steps: int, depth: int = 4, after: Sequence[int] = ()
-    ) -> AsyncIterator[Leased]:
-        """Leases of at least `steps` steps."""
-        ...
-
-    async def acknowledge(self, table: str, learner: str, upto: Sequence[int]) -> int:
-        """By server the last lease that is used."""
-        ...
-
-    async def extend(self, table: str, learner: str) -> int:
-        """Give all leases a new deadline."""
-        ...
-
-    async def stats(self) -> list[list[TableStats]]:
-        """By server, of each table."""
-        ...
-
-    async def close(self) -> None:
-        """End connections."""
-        ...
 
 
 class IoError(RuntimeError):
@@ -97,7 +63,7 @@ class Io:
 
     def __init__(
         self,
-        connect: Callable[[Callable[[State, str], None]], Replay],
+        connect: Callable[[Callable[[State, str], None]], ReplayClient],
         sampling: Sampling,
         meter: Meter,
         attend: Callable[[], Awaitable[None]] | None = None,
@@ -216,14 +182,14 @@ class Io:
             await asyncio.gather(*tasks, return_exceptions=True)
             await client.close()
 
-    def _parts(self, client: Replay) -> list[Coroutine[Any, Any, None]]:
+    def _parts(self, client: ReplayClient) -> list[Coroutine[Any, Any, None]]:
         """What runs on the loop until the end."""
         return [self._prefetch(client), self._acknowledge(client), self._extend(client), self._look(client)]
 
     def _on_state(self, state: State, why: str) -> None:
         self.away = None if state == "ok" else Away(since=time.monotonic(), why=why)
 
-    async def _prefetch(self, client: Replay) -> None:
+    async def _prefetch(self, client: ReplayClient) -> None:
         sampling = self._sampling
         self.resumed = await self._until_taken(
             lambda: client.resume(sampling.table, sampling.learner, sampling.cursor)
@@ -260,7 +226,7 @@ class Io:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
-    async def _acknowledge(self, client: Replay) -> None:
+    async def _acknowledge(self, client: ReplayClient) -> None:
         while True:
             await self._unsent.wait()
             upto = self._upto
@@ -273,13 +239,13 @@ class Io:
                 self._unsent.set()
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _send(self, client: Replay, upto: tuple[int, ...]) -> None:
+    async def _send(self, client: ReplayClient, upto: tuple[int, ...]) -> None:
         await client.acknowledge(self._sampling.table, self._sampling.learner, upto)
 
-    async def _look(self, client: Replay) -> None:
+    async def _look(self, client: ReplayClient) -> None:
         """See why the training thread waits in vain."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             if self._is_vain:
                 with suppress(ReplayError):
                     self._see(await self._requested(client))
@@ -288,11 +254,11 @@ class Io:
         # A lease may have come since they were asked for.
         self.is_held_back = self._is_vain and any(map(_is_held_back, tables))
 
-    async def _requested(self, client: Replay) -> list[TableStats]:
+    async def _requested(self, client: ReplayClient) -> list[TableStats]:
         name = self._sampling.table
         return [one for server in await client.stats() for one in server if one.name == name]
 
-    async def _extend(self, client: Replay) -> None:
+    async def _extend(self, client: ReplayClient) -> None:
         while True:
             await asyncio.sleep(_EXTEND_S)
             with suppress(ReplayError):

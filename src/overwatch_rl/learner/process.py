@@ -33,13 +33,13 @@ from overwatch_rl.checkpoints.store import Retention, Saving
 from overwatch_rl.checkpoints.writer import Written
 from overwatch_rl.learner.config import LearnerConfig, check_trace
 from overwatch_rl.learner.control import Control, ControlLostError, Outcome
-from overwatch_rl.learner.governed import Governed, Obeying
+from overwatch_rl.learner.governed import LoopCommands, OrchestratorSession
 from overwatch_rl.learner.io import Io, IoError, Sampling
 from overwatch_rl.learner.recovery import GaveUpError
 from overwatch_rl.learner.restoring import first_version, newest
 from overwatch_rl.learner.sampled import SampledLoop
 from overwatch_rl.learner.sampling import SampledIo
-from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.learner.service import Dependencies, LearnerLoop, StopConditions
 from overwatch_rl.learner.trace import Trace
 from overwatch_rl.orchestrator.client import OrchestratorError
 from overwatch_rl.replay.client import Access, ReplayClient, State
@@ -61,7 +61,7 @@ from overwatch_rl.worlds.base import WorldConfig
 LEARNER: Final = "learner"
 """Name under which leases are held: a learner that goes on takes over those of the one before."""
 EXPECTED: Final = (CheckpointError, IoError, GaveUpError, ControlLostError, OrchestratorError)
-"""Ends of a run whose message is enough."""
+"""StopConditions of a run whose message is enough."""
 _ZSTD: Final = 1
 _UPDATES: Final = 10
 """After which a checkpoint is written where nothing is set."""
@@ -82,7 +82,7 @@ class LearnerSettings:
     """URL of the place of checkpoints and weights; `None` for `out`."""
     weights: str | None
     """URL of the Redis that holds the version key; `None` for the bucket."""
-    ends: Ends
+    ends: StopConditions
     tower: TowerConfig | None
     """`None` without telemetry."""
     log: str
@@ -90,7 +90,7 @@ class LearnerSettings:
     """Where weights are served over HTTP; `None` serves none."""
     trace: Path | None = None
     """File of which steps are in the weights; `None` writes none."""
-    governed: Governed | None = None
+    governed: OrchestratorSession | None = None
     """The orchestrator; `None` where nobody commands."""
 
     @property
@@ -113,16 +113,16 @@ def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoo
     began = time.perf_counter()
     torch.set_num_threads(settings.config.threads)
     torch.manual_seed(settings.config.seed)
-    begun = _Begun(settings)
+    begun = Outputs(settings)
     outcome, reason = "failed", None
     try:
         try:
-            flight = _Flight(settings, begun, stop)
+            flight = LearnerRun(settings, begun, stop)
         except BaseException:
             begun.let_go()
             raise
         started(begun.reporter, began)
-        outcome = flight.fly()
+        outcome = flight.run()
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = _reason(error)
@@ -158,7 +158,7 @@ def spec_of(config: LearnerConfig) -> WorldSpec:
         getattr(world, "close", lambda: None)()
 
 
-class _Begun:
+class Outputs:
     """What a run writes and reports to; the lock of its place comes before anything is written there."""
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -251,22 +251,22 @@ class _Weights:
             self._log(Severity.INFO if one.error is None else Severity.WARNING, why)
 
 
-class _Flight:
+class LearnerRun:
     """A learner that is ready to run."""
 
-    def __init__(self, settings: LearnerSettings, begun: _Begun, stop: Callable[[], str | None]) -> None:
+    def __init__(self, settings: LearnerSettings, begun: Outputs, stop: Callable[[], str | None]) -> None:
         self._settings = settings
         self._begun = begun
         self._stop = stop
         self._meter = Meter(None if begun.tower is None else begun.tower.run)
         self._weights = _Weights(begun.publisher, self._meter, self._log)
-        around = Around(weights=self._weights, reporter=begun.reporter, meter=self._meter, stop=stop)
+        around = Dependencies(weights=self._weights, reporter=begun.reporter, meter=self._meter, stop=stop)
         self.loop = self._loop(around)
         self._go_on(begun.checkpoint)
         self._keeper = self._keeping()
         self._io = self.loop.feed = self._fed()
 
-    def fly(self) -> str:
+    def run(self) -> str:
         """Train; whatever happens, each part is ended."""
         with ExitStack() as ends:
             if self._settings.trace is not None:
@@ -288,7 +288,7 @@ class _Flight:
                 self._keeper.close(is_whole=is_whole)
         return outcome
 
-    def _loop(self, around: Around) -> LearnerLoop:
+    def _loop(self, around: Dependencies) -> LearnerLoop:
         """That of the algorithm's kind."""
         spec, config, ends = self._begun.spec, self._settings.config, self._settings.ends
         made = config.kind.make(spec, config.learned, seed=config.seed, device=config.device)
@@ -298,13 +298,12 @@ class _Flight:
 
     def _fed(self) -> Io:
         """What brings experience, and talks to control beside it."""
-        settings, loop = self._settings, self.loop
+        settings = self._settings
         beside = (self._attended(), self._served(settings.serving))
         table = settings.config.table(settings.table)
-        if table is None or not isinstance(loop, SampledLoop):
+        if table is None:
             return Io(self._connect, self._sampling(), self._meter, *beside)
-        loop.memory = io = SampledIo(self._connect, table, self._meter, *beside)
-        return io
+        return SampledIo(self._connect, table, self._meter, *beside)
 
     def _go_on(self, checkpoint: Checkpoint | None) -> None:
         """Begin this life: of a new run, from a checkpoint, or after one that ended before its first."""
@@ -336,7 +335,7 @@ class _Flight:
         keeper.on_written, keeper.on_stalled = self._written, self._stalled
         self._meter.gauge(checkpoint_stalled=0.0)
         self.loop.idle = keeper.look
-        self.loop.rescuer.newest = self._before
+        self.loop.non_finite.newest = self._before
         return keeper
 
     def _sampling(self) -> Sampling:
@@ -363,16 +362,16 @@ class _Flight:
         self._control: Control | None = None
         if governed is None:
             return None
-        obeying = Obeying(self.loop, self._last_checkpoint)
+        obeying = LoopCommands(self.loop, self._last_checkpoint)
         public = self._begun.publisher.public
         record = governed.begun(public)
         mailbox, self._control = governed.control(obeying, self.loop, self._stop, record)
         self.loop.control = self._control
-        beaten = partial(self._meter.count, "heartbeats")
+        on_heartbeat = partial(self._meter.count, "heartbeats")
 
         async def attend() -> None:
             if record is not None or await governed.attached(public, mailbox):
-                await governed.attend(mailbox, lambda status: beaten(status=status))
+                await governed.attend(mailbox, lambda status: on_heartbeat(status=status))
 
         if record is None:
             why = f"the orchestrator is away: {governed.url}; training begins with its own configuration"

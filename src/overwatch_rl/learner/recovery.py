@@ -11,9 +11,9 @@ from typing import Any, Protocol, assert_never
 
 from overwatch.events import Event, Severity, TrainingRecovered
 from overwatch_rl.algorithms.recovery import (
-    Carry,
+    Abort,
+    Continue,
     Cut,
-    GiveUp,
     Recovery,
     RecoveryConfig,
     RollBack,
@@ -27,7 +27,7 @@ class GaveUpError(RuntimeError):
     """The numbers stayed broken whatever was done."""
 
 
-class Rescued(Protocol):
+class Recoverable(Protocol):
     """A loop, as far as its recovery goes."""
 
     updates_done: int
@@ -50,10 +50,10 @@ class Rescued(Protocol):
         ...
 
 
-class Rescuer:
+class NonFiniteHandler:
     """Judges each update's numbers, and does what follows."""
 
-    def __init__(self, config: RecoveryConfig, loop: Rescued) -> None:
+    def __init__(self, config: RecoveryConfig, loop: Recoverable) -> None:
         self._config = config
         self._loop = loop
         self._state = Recovery()
@@ -89,13 +89,13 @@ class Rescuer:
         scale_before = self.scale
         self._state, remedy = judge(self._state, self._config, update=update, not_finite=not_finite)
         match remedy:
-            case Carry():
+            case Continue():
                 return
             case Cut(scale=scale):
                 self._cut(update, scale_before, scale)
             case RollBack(before=before, scale=scale):
                 self._roll_back(before, scale)
-            case GiveUp(reason=reason):
+            case Abort(reason=reason):
                 raise GaveUpError(reason)
             case _:
                 assert_never(remedy)

@@ -7,7 +7,7 @@ place in a checkpoint. Must not know how a table is reached.
 """
 
 import time
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 import numpy as np
@@ -17,41 +17,16 @@ from overwatch.events import PhaseEnded
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.batches import check_encoding
 from overwatch_rl.learner.config import LearnerConfig
-from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.learner.sampling import SampledIo
+from overwatch_rl.learner.service import Dependencies, LearnerLoop, StopConditions
 from overwatch_rl.replay.base import Sampled
-from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.training.experience import encoding_of
-from overwatch_rl.training.replayed import Memory, Remembering
+from overwatch_rl.training.replayed import Remembering
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import WorldSpec
 
 KIND: Final = "sampled"
 """Of the experience behind a checkpoint: it has no cursor."""
-
-
-class Served(Memory, Protocol):
-    """A memory elsewhere, which knows what its bytes mean."""
-
-    encoding: Encoding | None
-
-    def settle(self) -> None:
-        """Have all priorities set before anything else happens."""
-        ...
-
-
-class Nowhere:
-    """A memory that has nothing."""
-
-    encoding: Encoding | None = None
-
-    def sample(self, count: int, exponent: float) -> None:
-        """Nothing."""
-
-    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> None:
-        """Nothing was sampled."""
-
-    def settle(self) -> None:
-        """Nothing waits."""
 
 
 class StepCount(msgspec.Struct):
@@ -75,14 +50,19 @@ class SampledLoop(LearnerLoop):
     """One algorithm that learns from a table that actors fill."""
 
     def __init__(
-        self, algorithm: Remembering, spec: WorldSpec, config: LearnerConfig, around: Around, ends: Ends
+        self,
+        algorithm: Remembering,
+        spec: WorldSpec,
+        config: LearnerConfig,
+        around: Dependencies,
+        ends: StopConditions,
     ) -> None:
         """Raises `ValueError` for an algorithm that samples nothing."""
         super().__init__(cast("Any", algorithm), spec, config, around, ends)
         table = config.table("")
         if table is None:
             raise ValueError(f"algorithm {config.algorithm} samples nothing")
-        self.memory: Served = Nowhere()
+        self.feed: SampledIo
         self._learning = algorithm
         self._learning.ages = self._ages_of
         self._first = table.rate.min_steps
@@ -113,7 +93,7 @@ class SampledLoop(LearnerLoop):
             # Of the update that this sample begins: it comes when one batch more is there.
             dqn.steps = max(self._first, self.env_steps + self._config.rows)
         with self._reporter.phase("queue_wait"):
-            sampled = self._learning.sample(self.memory)
+            sampled = self._learning.sample(self.feed)
         self._look()
         if sampled is None:
             dqn.steps = self.env_steps if is_first else dqn.steps
@@ -133,14 +113,14 @@ class SampledLoop(LearnerLoop):
         with self._reporter.phase("update"):
             while sampled is not None:
                 newest = sampled
-                self._learning.learn(sampled, self.memory)
+                self._learning.learn(sampled, self.feed)
                 requested = time.perf_counter()
                 if self._learning.is_whole:
                     # Before the weights go out, and with them the next steps are asked for.
-                    self.memory.settle()
+                    self.feed.settle()
                     sampled = None
                 else:
-                    sampled = self._learning.sample(self.memory)
+                    sampled = self._learning.sample(self.feed)
                 waited += time.perf_counter() - requested
         self.is_whole = True
         self._took += time.perf_counter() - began
@@ -156,7 +136,7 @@ class SampledLoop(LearnerLoop):
         """None: its steps are in the table still."""
 
     def _check(self) -> None:
-        encoding = self.memory.encoding
+        encoding = self.feed.encoding
         if not self._is_known and encoding is not None:
             check_encoding(encoding, encoding_of(self._spec, has_mask=False))
             self._is_known = True

@@ -10,16 +10,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 
-from overwatch_rl.learner.io import Io, IoError, Replay, Sampling
-from overwatch_rl.replay.base import Sampled, TableConfig, TableStats
-from overwatch_rl.replay.chunk import Encoding
-from overwatch_rl.replay.client import Drawn, ReplayError, Revised, State
+from overwatch_rl.learner.io import Io, IoError, Sampling
+from overwatch_rl.replay.base import Sampled, TableConfig
+from overwatch_rl.replay.client import Drawn, ReplayClient, ReplayError, Revised, State
 from overwatch_rl.replay.settings import table_words
 from overwatch_rl.telemetry.meter import Meter
 
@@ -32,36 +31,12 @@ _LONG_S: Final = 86_400.0
 T = TypeVar("T")
 
 
-class Steps(Replay, Protocol):
-    """What a learner that samples needs of a replay client besides."""
-
-    async def encoding(self, table: str, timeout_s: float = ...) -> Encoding:
-        """That of a table; waits until one is declared."""
-        ...
-
-    async def draw(
-        self, table: str, count: int, exponent: float, revised: Revised | None, timeout_s: float = ...
-    ) -> Drawn:
-        """The next sample, drawn once, after priorities are set; waits until there are enough steps."""
-        ...
-
-    async def update_priorities(
-        self, table: str, drawn: Drawn, priorities: npt.NDArray[np.floating[Any]], timeout_s: float = ...
-    ) -> int:
-        """Of the steps of a sample; how many were gone."""
-        ...
-
-    async def stats(self, timeout_s: float = ...) -> list[list[TableStats]]:
-        """By server, of each table."""
-        ...
-
-
 class SampledIo(Io):
     """A memory on a replay server; `start` and `close` it."""
 
     def __init__(
         self,
-        connect: Callable[[Callable[[State, str], None]], Steps],
+        connect: Callable[[Callable[[State, str], None]], ReplayClient],
         table: TableConfig,
         meter: Meter,
         attend: Callable[[], Awaitable[None]] | None = None,
@@ -133,10 +108,10 @@ class SampledIo(Io):
     def _count_none(self) -> None:
         self._meter.count("samples", status="empty" if self.away is None else "error")
 
-    def _parts(self, client: Replay) -> list[Coroutine[Any, Any, None]]:  # noqa: ARG002 it is asked
+    def _parts(self, client: ReplayClient) -> list[Coroutine[Any, Any, None]]:  # noqa: ARG002 it is asked
         return []
 
-    def _query(self, call: Callable[[Steps], Coroutine[Any, Any, T]]) -> Future[T]:
+    def _query(self, call: Callable[[ReplayClient], Coroutine[Any, Any, T]]) -> Future[T]:
         """Begin a call on the loop. Raises `IoError` where the thread has ended."""
         loop = self._loop
         if loop is None or self._failure is not None:
@@ -159,7 +134,9 @@ class SampledIo(Io):
                 raise IoError(self._failure) from None
             raise
 
-    async def _sampled(self, client: Steps, count: int, exponent: float, revised: Revised | None) -> Drawn:
+    async def _sampled(
+        self, client: ReplayClient, count: int, exponent: float, revised: Revised | None
+    ) -> Drawn:
         name = self._table.name
         try:
             await client.encoding(name, TRY_S)
@@ -172,7 +149,7 @@ class SampledIo(Io):
             raise
         return drawn
 
-    async def _check_kind(self, client: Steps) -> None:
+    async def _check_kind(self, client: ReplayClient) -> None:
         (tables,) = await client.stats(TRY_S)
         found = next((one for one in tables if one.name == self._table.name), None)
         if found is not None and found.kind != self._table.kind:

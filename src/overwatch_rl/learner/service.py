@@ -23,15 +23,13 @@ from overwatch.events import Event, LogLine, Severity
 from overwatch_rl.algorithms.common import Learner
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age, Ancestry
-from overwatch_rl.learner.batches import Batches, Limits, Loss, Made, check_encoding, on_device
+from overwatch_rl.learner.batches import Batches, Limits, Loss, TrainingBatch, check_encoding, on_device
 from overwatch_rl.learner.config import LearnerConfig
-from overwatch_rl.learner.control import Progress
-from overwatch_rl.learner.io import Away
+from overwatch_rl.learner.control import Control, Progress
+from overwatch_rl.learner.io import Io
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.learner.recovery import Rescuer
+from overwatch_rl.learner.recovery import NonFiniteHandler
 from overwatch_rl.learner.trace import Trace
-from overwatch_rl.replay.base import Resumed
-from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.delivery import Delivered, Delivery
@@ -43,31 +41,6 @@ from overwatch_rl.undefined import UNDEFINED
 
 _WAIT_S: Final = 0.5
 """So long the loop waits for a lease until it looks around."""
-
-
-class Feed(Protocol):
-    """Where experience comes from."""
-
-    encoding: Encoding | None
-    resumed: list[Resumed] | None
-    away: Away | None
-    is_held_back: bool
-
-    def next(self, timeout: float) -> Leased | None:
-        """The next lease, waited for so long."""
-        ...
-
-    def depth(self) -> int:
-        """Leases that wait."""
-        ...
-
-    def hold(self, *, is_held: bool) -> None:
-        """Fetch no more, or again."""
-        ...
-
-    def acknowledge(self, upto: Sequence[int]) -> None:
-        """By server the last lease that is safe."""
-        ...
 
 
 class Weights(Protocol):
@@ -82,45 +55,8 @@ class Weights(Protocol):
         ...
 
 
-class Controlled(Protocol):
-    """What commands it."""
-
-    def between(self, progress: Progress) -> str | None:
-        """Obey what has come; the outcome to end with."""
-        ...
-
-
-class Nothing:
-    """A feed from which nothing comes."""
-
-    encoding: Encoding | None = None
-    resumed: list[Resumed] | None = None
-    away: Away | None = None
-    is_held_back = False
-
-    def next(self, timeout: float) -> Leased | None:
-        """Nothing."""
-
-    def depth(self) -> int:
-        """Nothing waits."""
-        return 0
-
-    def hold(self, *, is_held: bool) -> None:
-        """Nothing to hold."""
-
-    def acknowledge(self, upto: Sequence[int]) -> None:
-        """Nobody asks."""
-
-
-class Uncontrolled:
-    """Nobody commands."""
-
-    def between(self, progress: Progress) -> None:
-        """Go on."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Dependencies:
     """What a loop works with."""
 
     weights: Weights
@@ -131,7 +67,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class StopConditions:
     """When training is done: whichever comes first; `None` for never."""
 
     updates: int | None = None
@@ -146,22 +82,23 @@ class LearnerLoop:
         algorithm: Learner[Rollout, Any],
         spec: WorldSpec,
         config: LearnerConfig,
-        around: Around,
-        ends: Ends,
+        around: Dependencies,
+        ends: StopConditions,
     ) -> None:
         self.algorithm = algorithm
         self._spec = spec
         self._config = config
         self._device = torch.device(config.device)
-        self.feed: Feed = Nothing()
-        """Where experience comes from."""
+        self.feed: Io
+        """Where experience comes from; set before it runs."""
         self._weights = around.weights
         self._reporter, self._meter, self._stop = around.reporter, around.meter, around.stop
         self._ends = ends
-        self.control: Controlled = Uncontrolled()
-        self.rescuer = Rescuer(config.recovery, self)
-        self.rescuer.rate = config.learned.learning_rate
-        self.rescuer.counted = self._counted
+        self.control: Control | None = None
+        """What commands it."""
+        self.non_finite = NonFiniteHandler(config.recovery, self)
+        self.non_finite.rate = config.learned.learning_rate
+        self.non_finite.counted = self._counted
         self.counts: Counter[str] = Counter()
         """What was lost and what was done about it, of all lives of the run; `samples.late` of a status."""
         self.updates_done = 0
@@ -216,7 +153,8 @@ class LearnerLoop:
         self._publish()
         fed = time.monotonic()
         while True:
-            outcome = self.control.between(self.progress()) or self._stop()
+            command = None if self.control is None else self.control.between(self.progress())
+            outcome = command or self._stop()
             if outcome is not None or self._is_done():
                 break
             if self._turn():
@@ -258,7 +196,7 @@ class LearnerLoop:
             "servers": [[ledger.cursor, ledger.used] for ledger in ledgers] or self._kept,
             "lives": self.ancestry.kept(),
             "trained": self.trained,
-            "recovery": self.rescuer.kept(),
+            "recovery": self.non_finite.kept(),
             "counts": dict(sorted(self.counts.items())),
             "returns": self._returns.kept(),
         }
@@ -273,7 +211,7 @@ class LearnerLoop:
         self._kept = list(kept.get("servers", []))
         self.counts = Counter(kept.get("counts", {}))
         self._returns = _Returns(kept.get("returns", ()))
-        self.rescuer.resume(kept.get("recovery", {}), self.updates_done)
+        self.non_finite.resume(kept.get("recovery", {}), self.updates_done)
 
     def roll_back(self, position: Position) -> None:
         """Become as it was at `position` in all that was learned; what came since is not served again.
@@ -334,7 +272,7 @@ class LearnerLoop:
         self._train(made)
         return True
 
-    def _wait(self) -> Made | None:
+    def _wait(self) -> TrainingBatch | None:
         """The next rollout; `None` after a while without one."""
         until = time.monotonic() + _WAIT_S
         while (made := self._batches.take()) is None:
@@ -396,7 +334,7 @@ class LearnerLoop:
         depth, limit = float(self.feed.depth()), float(self._config.depth)
         return {"replay_queue_depth": depth, "replay_queue_limit": limit}
 
-    def _train(self, made: Made) -> None:
+    def _train(self, made: TrainingBatch) -> None:
         began = time.perf_counter()
         self.is_whole = False
         with self._reporter.phase("prepare"):
@@ -433,7 +371,7 @@ class LearnerLoop:
         self._rate = self._config.rows / update_time_s
         self._delivery.send(self.updates_done, stats, host)
 
-    def _ages(self, made: Made) -> list[int]:
+    def _ages(self, made: TrainingBatch) -> list[int]:
         """Of each chunk, for the weights before the update."""
         return [self._age(part.version).updates for lane in made.lanes for part in lane]
 
@@ -450,7 +388,7 @@ class LearnerLoop:
         self._meter.gauge(**named)
         skipped = round(values.get("minibatches_skipped", 0.0))
         self._meter.count("sgd_steps", self._optimiser_steps - skipped)
-        self.rescuer.judge(delivered.index, not_finite)
+        self.non_finite.judge(delivered.index, not_finite)
 
     def _publish(self) -> None:
         with self._reporter.phase("weights"):
@@ -470,7 +408,7 @@ class LearnerLoop:
             self.log(Severity.WARNING, f"{steps} steps of experience are refused: {why}")
 
 
-def summary_of(made: Made, names: Sequence[str]) -> dict[str, float]:
+def summary_of(made: TrainingBatch, names: Sequence[str]) -> dict[str, float]:
     """The world's own numbers of the rollouts that a batch is of, weighted by their steps in it.
 
     Those of one rollout are as its actor made them; what is undefined in all of them is left out.
@@ -500,7 +438,7 @@ class _Returns:
         """The running ones, for a checkpoint."""
         return [[env, *sums] for env, sums in sorted(self._sums.items())]
 
-    def add(self, made: Made) -> None:
+    def add(self, made: TrainingBatch) -> None:
         """Count the steps of a batch."""
         self._ended = []
         for part in (part for lane in made.lanes for part in lane):

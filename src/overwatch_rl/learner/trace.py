@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from overwatch_rl.learner.batches import Made
+from overwatch_rl.learner.batches import TrainingBatch
 
 
 class Began(msgspec.Struct, frozen=True, tag_field="kind", tag="began"):
@@ -39,7 +39,7 @@ class Trace:
         """Training goes on with weights that have had so many updates."""
         self._add(Began(updates, str(version)))
 
-    def trained(self, updates: int, made: Made) -> None:
+    def trained(self, updates: int, made: TrainingBatch) -> None:
         """The weights have had one more."""
         parts = [part for lane in made.lanes for part in lane]
         lines = [(one.chunk.env, one.chunk.episode, one.first_step, one.steps) for one in parts]

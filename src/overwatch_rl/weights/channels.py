@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
 """Without a byte."""
-LOOK_S: Final = 0.01
+POLL_INTERVAL_S: Final = 0.01
 """Least time between two looks into a folder."""
-REQUEST_LOOK_S: Final = 0.05
+REQUEST_INTERVAL_S: Final = 0.05
 """Least time between two requests of what gives no notice."""
-LATEST_LOOK_S: Final = 0.25
+LONGEST_INTERVAL_S: Final = 0.25
 """Most time between two looks."""
 _LOOK_SHARE: Final = 0.125
 """Of the time since the last change: a look costs CPU, and comes too late by so much at most."""
@@ -115,18 +115,18 @@ class VersionKey(Protocol):
         ...
 
 
-def look_after(unchanged_s: float, soonest_s: float = LOOK_S) -> float:
+def look_after(unchanged_s: float, soonest_s: float = POLL_INTERVAL_S) -> float:
     """Seconds until the next look at what has not changed for so long."""
-    return min(max(soonest_s, _LOOK_SHARE * unchanged_s), LATEST_LOOK_S)
+    return min(max(soonest_s, _LOOK_SHARE * unchanged_s), LONGEST_INTERVAL_S)
 
 
-class Stored:
+class StoreChannel:
     """Artifacts and the version key in one store."""
 
     def __init__(self, place: Place) -> None:
         where = place.artifacts or place.url
         self._store = open_store(where, _ONCE)
-        self._look_s = REQUEST_LOOK_S if is_remote(where) else LOOK_S
+        self._look_s = REQUEST_INTERVAL_S if is_remote(where) else POLL_INTERVAL_S
         self._seen: bytes | None = None
         self._changed = time.monotonic()
 
@@ -157,7 +157,7 @@ class Stored:
             self._store.replace(CURRENT, text, None if held is None else held.tag)
 
 
-class InRedis:
+class RedisChannel:
     """Artifacts in a store, the version key in Redis.
 
     The key is polled; the message of each publish only ends a wait sooner.
@@ -216,7 +216,7 @@ class InRedis:
             self._redis.transaction(change, self._key)
 
 
-class Over:
+class HttpChannel:
     """Manifests and artifacts from a learner, over HTTP."""
 
     def __init__(self, place: Place) -> None:
@@ -251,7 +251,7 @@ class Over:
 
     def wait(self, seconds: float) -> None:
         """A learner answers at once."""
-        time.sleep(min(seconds, REQUEST_LOOK_S))
+        time.sleep(min(seconds, REQUEST_INTERVAL_S))
 
     def close(self) -> None:
         """Connections end with the object."""
@@ -280,9 +280,9 @@ class Kind:
 
 
 CHANNELS: Final[dict[str, Kind]] = {
-    "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
-    "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
-    "http": Kind(schemes=("http", "https"), channel=Over, key=None),
+    "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=StoreChannel, key=StoreChannel),
+    "redis": Kind(schemes=("redis", "rediss", "unix"), channel=RedisChannel, key=RedisChannel),
+    "http": Kind(schemes=("http", "https"), channel=HttpChannel, key=None),
 }
 
 

@@ -28,7 +28,7 @@ from overwatch_rl.weights.manifest import (
     decoded,
 )
 
-LOOK_S: Final = 0.25
+POLL_INTERVAL_S: Final = 0.25
 """Time between two looks of one that waits: a channel ends that sooner."""
 _FIRST_PAUSE_S: Final = 0.1
 
@@ -103,7 +103,7 @@ class Subscriber:
             if self._clock() >= until:
                 why = self.fault or "nothing is published yet"
                 raise TimeoutError(f"no weights of {self._accepted.run_id} in {timeout_s:g} s: {why}")
-            self.wait(min(LOOK_S, timeout_s))
+            self.wait(min(POLL_INTERVAL_S, timeout_s))
         return found
 
     def wait(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ from overwatch_rl.orchestrator.client import OrchestratorError
 @pytest.mark.parametrize("last", ["terminated", "completed"])
 def test_an_actor_ends_when_its_run_is_over(last: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while the orchestrator is away, in a pause, nor when a learner failed that may go on."""
-    monkeypatch.setattr(ending, "LOOK_S", 0.0)
+    monkeypatch.setattr(ending, "POLL_INTERVAL_S", 0.0)
     asked: list[str | None] = []
     lines: list[str] = []
     is_begun = threading.Event()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from overwatch_rl.actor.process import TABLE, Appending
+from overwatch_rl.actor.service import TABLE, Appending
 from overwatch_rl.replay.blocking import BlockingReplayClient
 from tests.overwatch_rl.replay.serving import ENCODING, chunk, served
 

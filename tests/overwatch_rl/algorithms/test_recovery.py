@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch_rl.algorithms.recovery import (
-    Carry,
+    Abort,
+    Continue,
     Cut,
-    GiveUp,
     Recovery,
     RecoveryConfig,
     Remedy,
@@ -31,20 +31,26 @@ def played(counts: list[int], config: RecoveryConfig = CONFIG) -> tuple[Recovery
 def test_a_bad_update_cuts_the_rate_and_repeats_roll_back() -> None:
     """The third in a row names the first of them; the cut holds."""
     _, remedies = played([0, 1, 2, 1, 0])
-    assert remedies == [Carry(), Cut(scale=0.5), Cut(scale=0.25), RollBack(before=2, scale=0.125), Carry()]
+    assert remedies == [
+        Continue(),
+        Cut(scale=0.5),
+        Cut(scale=0.25),
+        RollBack(before=2, scale=0.125),
+        Continue(),
+    ]
 
 
 def test_a_finite_update_between_starts_the_count_anew() -> None:
     """Single bad updates cut, and never roll back."""
     _, remedies = played([1, 0, 1, 0, 1])
-    assert [type(one) for one in remedies] == [Cut, Carry, Cut, Carry, Cut]
+    assert [type(one) for one in remedies] == [Cut, Continue, Cut, Continue, Cut]
 
 
 def test_a_run_that_rolled_back_in_vain_ends_with_its_reason() -> None:
     """It names how often, and the rate."""
     _, remedies = played([1] * 6)
     last = remedies[-1]
-    assert isinstance(last, GiveUp)
+    assert isinstance(last, Abort)
     assert "3 updates in a row, after 1 rollbacks and with the learning rate at 0.015625" in last.reason
 
 
@@ -60,7 +66,7 @@ def test_numbers_of_a_dropped_policy_are_passed_over() -> None:
     state = resumed(state, update=5)
     for update in (4, 5):
         state, remedy = judge(state, CONFIG, update=update, not_finite=1)
-        assert remedy == Carry()
+        assert remedy == Continue()
     state, remedy = judge(state, CONFIG, update=6, not_finite=1)
     assert isinstance(remedy, Cut)
 
@@ -72,11 +78,11 @@ def test_the_rate_only_falls_and_keeps_above_its_least(counts: list[int]) -> Non
     for update, count in enumerate(counts, start=1):
         state, remedy = judge(state, CONFIG, update=update, not_finite=count)
         if not count:
-            assert remedy == Carry()
+            assert remedy == Continue()
         if isinstance(remedy, Cut | RollBack):
             assert CONFIG.least <= remedy.scale <= scale
             scale = remedy.scale
-        assert state.bad < CONFIG.rollback_after or isinstance(remedy, GiveUp)
+        assert state.bad < CONFIG.rollback_after or isinstance(remedy, Abort)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,15 @@ from click import ClickException
 
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch.objects.retrying import Patience
-from overwatch_rl.actor.process import TABLE, Appending
-from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Dependencies
+from overwatch_rl.actor.service import TABLE, Actor, ActorConfig, Appended, Appending, Dependencies
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.store import Saving
 from overwatch_rl.learner import process
 from overwatch_rl.learner.config import LearnerConfig, learner_config
-from overwatch_rl.learner.governed import Governed
-from overwatch_rl.learner.process import LearnerSettings, _Begun, _Flight
-from overwatch_rl.learner.service import Ends
+from overwatch_rl.learner.governed import OrchestratorSession
+from overwatch_rl.learner.process import LearnerRun, LearnerSettings, Outputs
+from overwatch_rl.learner.service import StopConditions
 from overwatch_rl.replay.blocking import BlockingReplayClient
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Access
@@ -117,8 +116,8 @@ class Flying:
         self._ends = ExitStack()
         self._settings = LearnerSettings(
             config=given, run_id=RUN, out=folder, table=TABLE, servers=(replay,), access=Access(),
-            bucket=bucket, weights=None, ends=Ends(updates=updates), tower=None, log="json",
-            governed=None if orchestrator is None else Governed(orchestrator, RUN, None, given),
+            bucket=bucket, weights=None, ends=StopConditions(updates=updates), tower=None, log="json",
+            governed=None if orchestrator is None else OrchestratorSession(orchestrator, RUN, None, given),
         )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -126,17 +125,17 @@ class Flying:
             patch.setattr(process, "Meter", lambda _run: self.meter)
             patch.setattr(process, "Saving", partial(Saving, patience=SOON))
             undo.enter_context(closing(self.replay))
-            begun = _Begun(self._settings)
+            begun = Outputs(self._settings)
             begun.reporter = Fanout([begun.reporter, self.kept])
-            flight = _Flight(self._settings, begun, lambda: self._stop)
+            flight = LearnerRun(self._settings, begun, lambda: self._stop)
             flight._keeper.again_s = 0.5
             self.loop = flight.loop
             undo.callback(begun.reporter.close, outcome="interrupted")
 
-            def fly() -> None:
-                self.outcome = flight.fly()
+            def run() -> None:
+                self.outcome = flight.run()
 
-            for work in (fly, self._act):
+            for work in (run, self._act):
                 thread = threading.Thread(target=self._guarded, args=(work,))
                 thread.start()
                 undo.callback(thread.join, WAIT_S)

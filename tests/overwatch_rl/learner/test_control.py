@@ -195,7 +195,7 @@ def test_a_signal_ends_a_pause() -> None:
 def attending(
     url: str,
     mailbox: Mailbox,
-    beaten: Callable[[Beat], None] = lambda _: None,
+    on_heartbeat: Callable[[Beat], None] = lambda _: None,
     settings: AttendSettings = OFTEN,
 ) -> Iterator[threading.Thread]:
     """The I/O thread."""
@@ -203,7 +203,7 @@ def attending(
     async def run() -> None:
         calling = Calling(timeout_s=10.0, deadline_s=10.0)
         async with OrchestratorClient(url, "r", calling=calling) as client:
-            await attend(client, mailbox, settings, beaten)
+            await attend(client, mailbox, settings, on_heartbeat)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
@@ -230,7 +230,7 @@ def test_an_update_of_120_seconds_keeps_the_run_healthy() -> None:
     time, healths = Turned(), []
     received = threading.Semaphore(0)
 
-    def beaten(how: Beat) -> None:
+    def on_heartbeat(how: Beat) -> None:
         assert how == "ok"
         time.go(40.0)
         received.release()
@@ -240,7 +240,7 @@ def test_an_update_of_120_seconds_keeps_the_run_healthy() -> None:
         operator.create()
         pair.control.between(Progress(lineage=0, step=5))
         began = time.monotonic
-        with attending(server.url, pair.mailbox, beaten):
+        with attending(server.url, pair.mailbox, on_heartbeat):
             for _ in range(4):
                 assert received.acquire(timeout=PATIENCE_S)
                 healths.append(operator.get("/health"))
@@ -256,7 +256,7 @@ def test_an_operator_tunes_pauses_resumes_and_terminates_a_learner() -> None:
     pair, paused_beats = Pair(), threading.Semaphore(0)
     beats: list[str] = []
 
-    def beaten(how: Beat) -> None:
+    def on_heartbeat(how: Beat) -> None:
         beats.append(how)
         if pair.mailbox.heartbeat("r").status == "paused":
             paused_beats.release()
@@ -269,7 +269,7 @@ def test_an_operator_tunes_pauses_resumes_and_terminates_a_learner() -> None:
     with in_thread(pace=FAST, clocks=_real()) as server:
         operator = Operator(server.url)
         operator.create()
-        with attending(server.url, pair.mailbox, beaten) as thread:
+        with attending(server.url, pair.mailbox, on_heartbeat) as thread:
             trainer = threading.Thread(target=trained)
             trainer.start()
             done = operator.done(operator.post("/tune", {"values": {"learning_rate": 1e-4}}))

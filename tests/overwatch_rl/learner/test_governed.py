@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from overwatch_rl.artifacts.signing import make_key
 from overwatch_rl.cli import main
 from overwatch_rl.learner.config import LearnerConfig, learner_config
-from overwatch_rl.learner.governed import Governed
+from overwatch_rl.learner.governed import OrchestratorSession
 from tests.overwatch.collector import pki
 
 TOKEN = "token-of-the-learner"  # noqa: S105 of the tests
@@ -55,11 +55,11 @@ def config() -> LearnerConfig:
 def test_a_learner_registers_by_the_named_authority(url: str, folder: Path) -> None:
     """Without it the orchestrator counts as away, and training begins without."""
     public = make_key(folder / "signing.key").public
-    record = Governed(url, "r", TOKEN, config(), folder / "ca.pem").begun(public)
+    record = OrchestratorSession(url, "r", TOKEN, config(), folder / "ca.pem").begun(public)
 
     assert record is not None
     assert record.run_id == "r"
-    assert Governed(url, "other", TOKEN, config()).begun(public) is None
+    assert OrchestratorSession(url, "other", TOKEN, config()).begun(public) is None
 
 
 def test_an_actor_reads_the_record_by_the_named_authority(url: str, folder: Path) -> None:

@@ -168,4 +168,3 @@ def test_a_learner_that_is_held_back_by_its_own_leases_knows_it(tmp_path: Path) 
 
     assert found is not None
     assert not held_back
-    assert [(table.name, table.most_items) for table in io.tables] == [(TABLE, 4)]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from overwatch.events import NonFiniteSeen, PhaseEnded, TrainingRecovered
-from overwatch_rl.actor.process import TABLE
+from overwatch_rl.actor.service import TABLE
 from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.checkpoints.reading import find_checkpoint
@@ -229,7 +229,7 @@ def test_rewards_that_are_no_numbers_cut_the_rate_roll_back_and_are_drawn_no_mor
 
         def is_well() -> bool:
             skips[0] = sum(isinstance(fact, NonFiniteSeen) for fact in list(flying.kept.facts))
-            return flying.loop.rescuer.scale < 1.0
+            return flying.loop.non_finite.scale < 1.0
 
         flying.until(is_well, "the rate is cut")
         flying.more(5)

@@ -190,7 +190,7 @@ def test_a_resume_forgets_no_rollback() -> None:
 
     assert made.loop.cursor()["recovery"] == ill
     with pytest.raises(GaveUpError, match="after 3 rollbacks"):
-        made.loop.rescuer.judge(8, 1)
+        made.loop.non_finite.judge(8, 1)
 
 
 def copied(position: Position) -> Position:
@@ -271,9 +271,9 @@ def test_updates_in_a_row_that_are_broken_roll_back() -> None:
     at({4, 5}, made)
     kept: dict[int, Position] = {}
     made.loop.after_update = lambda: kept.update({made.loop.updates_done: copied(made.loop.position())})
-    made.loop.rescuer.newest = lambda before: kept[max(update for update in kept if update < before)]
+    made.loop.non_finite.newest = lambda before: kept[max(update for update in kept if update < before)]
     counted: list[str] = []
-    made.loop.rescuer.counted = counted.append
+    made.loop.non_finite.counted = counted.append
     made.loop.run()
 
     assert counted == ["learning_rate_cuts", "rollbacks"]
@@ -292,7 +292,7 @@ def test_numbers_that_stay_broken_end_the_run() -> None:
     made = service(30, ppo={"popart": False}, recovery={"rollback_after": 1, "most_rollbacks": 1})
     at(set(range(2, 31)), made)
     kept = copied(made.loop.position())
-    made.loop.rescuer.newest = lambda _before: kept
+    made.loop.non_finite.newest = lambda _before: kept
 
     with pytest.raises(GaveUpError, match="not finite"):
         made.loop.run()

@@ -12,7 +12,7 @@ from overwatch_rl.learner.batches import Batches, Limits
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.learner.service import Dependencies, LearnerLoop, StopConditions
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Leased
@@ -167,8 +167,8 @@ class Service:
         self.line.requested = self.collected
         self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks
         self.algorithm = PPO(made.spec, config.learned, seed=seed)
-        around = Around(weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None)
-        self.loop = LearnerLoop(self.algorithm, made.spec, config, around, Ends(updates=updates))
+        around = Dependencies(weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None)
+        self.loop = LearnerLoop(self.algorithm, made.spec, config, around, StopConditions(updates=updates))
         self.loop.feed = self.line
 
     def collected(self) -> list[Chunk]:

@@ -16,9 +16,9 @@ from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import (
     CHANNELS,
-    LATEST_LOOK_S,
-    LOOK_S,
-    REQUEST_LOOK_S,
+    LONGEST_INTERVAL_S,
+    POLL_INTERVAL_S,
+    REQUEST_INTERVAL_S,
     Place,
     StaleError,
     look_after,
@@ -332,10 +332,10 @@ def test_a_store_that_does_not_change_is_looked_at_less_often() -> None:
     looks, waited = 0, 0.0
     while waited < 2.0:
         looks, waited = looks + 1, waited + look_after(waited)
-        assert LOOK_S <= look_after(waited) <= LATEST_LOOK_S
+        assert POLL_INTERVAL_S <= look_after(waited) <= LONGEST_INTERVAL_S
 
-    assert look_after(0.0) == LOOK_S
-    assert look_after(0.0, REQUEST_LOOK_S) == REQUEST_LOOK_S
+    assert look_after(0.0) == POLL_INTERVAL_S
+    assert look_after(0.0, REQUEST_INTERVAL_S) == REQUEST_INTERVAL_S
     assert waited <= 2.0 * 1.125
     assert looks < 40
-    assert look_after(3600.0) == LATEST_LOOK_S
+    assert look_after(3600.0) == LONGEST_INTERVAL_S
