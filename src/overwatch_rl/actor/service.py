@@ -125,9 +125,8 @@ class Actor:
         self.encoding = encoding_of(
             world.spec, has_mask=seen.mask is not None, has_summary=config.is_summarised
         )
-        envs = len(seen.features)
-        self._chunker = Chunker(config.source, self.encoding, envs, world.spec.summary)
-        self._envs = envs
+        self._envs = len(seen.features)
+        self._chunker = Chunker(config.source, self.encoding, self._envs, world.spec.summary)
         self.version: Version | None = None
         """That it acts with."""
         self._base = 0
@@ -190,19 +189,22 @@ class Actor:
                 self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
-                self._log(f"weights: {self._fault or 'they come again'}")
+                message = f"weights: {self._fault or 'they come again'}"
+                line = LogLine(
+                    at=time.time_ns(), severity=Severity.WARNING, message=message, subsystem="actor"
+                )
+                self._reporter.fact(line)
             left = until - time.monotonic()
-            if self.version is not None and (self._is_due() or left <= 0) and self._has_room():
+            if self.version is not None and (self._is_due(self.version) or left <= 0) and self._has_room():
                 break
             self._idle()
             self._weights.wait(min(_POLL_INTERVAL_S, left) if left > 0 else _POLL_INTERVAL_S)
         self._report()
         return stopped
 
-    def _is_due(self) -> bool:
+    def _is_due(self, version: Version) -> bool:
         """Whether what it collected by itself is not more than the updates since used, but for `lead`."""
-        number = 0 if self.version is None else self.version.number
-        return self._steps < (number - self._base) * self._config.rows + self._config.lead
+        return self._steps < (version.number - self._base) * self._config.rows + self._config.lead
 
     def _has_room(self) -> bool:
         """Whether the queue takes more.
@@ -213,13 +215,12 @@ class Actor:
         most, now = self._config.queue, time.monotonic()
         if most is None:
             return True
-        if now < self._look_at:
-            return False
-        if self._experience.queued() < most:
-            self._pause_s = _FIRST_PAUSE_S
-            return True
-        self._look_at = now + random.uniform(0.5, 1.0) * self._pause_s  # noqa: S311 spreads actors
-        self._pause_s = min(2 * self._pause_s, _POLL_INTERVAL_S)
+        if now >= self._look_at:
+            if self._experience.queued() < most:
+                self._pause_s = _FIRST_PAUSE_S
+                return True
+            self._look_at = now + random.uniform(0.5, 1.0) * self._pause_s  # noqa: S311 spreads actors
+            self._pause_s = min(2 * self._pause_s, _POLL_INTERVAL_S)
         return False
 
     def _take(self, found: Acting) -> None:
@@ -233,13 +234,10 @@ class Actor:
     def _report(self) -> None:
         if self.version is None:
             return
-        age = self._weights.age_s()
         newest = self._weights.newest or self.version
         behind = max(0, newest.number - self.version.number)
-        self._meter.gauge(weights_version=self.version.number, versions_behind=behind)
-        if age is not None:
-            self._meter.gauge(weights_age=age)
-
-    def _log(self, message: str) -> None:
-        line = LogLine(at=time.time_ns(), severity=Severity.WARNING, message=message, subsystem="actor")
-        self._reporter.fact(line)
+        self._meter.gauge(
+            weights_version=self.version.number,
+            versions_behind=behind,
+            weights_age=self._weights.age_s() or 0.0,
+        )

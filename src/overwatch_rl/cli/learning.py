@@ -171,7 +171,7 @@ def _until_over(flags: Flags, stop: "Callable[[], str | None]") -> "Iterator[Cal
     if flags["orchestrator"] is None:
         yield stop
         return
-    from overwatch_rl.actor.ending import RunEnd
+    from overwatch_rl.actor.ending import until_over
     from overwatch_rl.orchestrator.client import Calling, called
 
     url, token = flags["orchestrator"], _orchestrator_token(flags)
@@ -181,11 +181,8 @@ def _until_over(flags: Flags, stop: "Callable[[], str | None]") -> "Iterator[Cal
         """Return the state of the run; raise as the client does."""
         return called(url, flags["run_id"], token, lambda client: client.run(), calling).state
 
-    end = RunEnd(stop, state, lambda line: click.echo(line, err=True))
-    try:
-        yield end.outcome
-    finally:
-        end.close()
+    with until_over(stop, state, lambda line: click.echo(line, err=True)) as outcome:
+        yield outcome
 
 
 def _config(flags: Flags) -> "LearnerConfig":

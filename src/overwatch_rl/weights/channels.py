@@ -7,12 +7,12 @@ torch.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import obstore
@@ -21,7 +21,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import HTTPStore
 
 from overwatch.objects.retrying import Patience
-from overwatch.objects.store import Store, is_remote, open_store
+from overwatch.objects.store import MOST_BYTES, is_remote, open_store
 from overwatch.regular import SMALL_BYTES
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.versions import Version
@@ -76,88 +76,60 @@ class Place:
     """PEM: an authority of the learner's certificate, beside those of the system."""
 
 
-class Channel(Protocol):
-    """Reads what was published."""
-
-    def newest(self) -> bytes | None:
-        """The newest manifest as it was written; `None` before the first."""
-        ...
-
-    def artifact(self, version: Version) -> bytes:
-        """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Return after so long, or sooner when something may have been published."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections."""
-        ...
-
-
-class VersionKey(Protocol):
-    """The name of the newest version, for the one who publishes."""
-
-    def newest(self) -> bytes | None:
-        """As of a channel."""
-        ...
-
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
-        """Have it name another version. Raises `StaleError` where it names one that is not older.
-
-        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
-        """
-        ...
-
-    def close(self) -> None:
-        """As of a channel."""
-        ...
-
-
 def look_after(unchanged_s: float, soonest_s: float = POLL_INTERVAL_S) -> float:
     """Seconds until the next look at what has not changed for so long."""
     return min(max(soonest_s, _LOOK_SHARE * unchanged_s), LONGEST_INTERVAL_S)
 
 
 class StoreChannel:
-    """Artifacts and the version key in one store."""
+    """Artifacts and the version key in one store: what was published, which others judge."""
 
     def __init__(self, place: Place) -> None:
         where = place.artifacts or place.url
         self._store = open_store(where, _ONCE)
-        self._look_s = REQUEST_INTERVAL_S if is_remote(where) else POLL_INTERVAL_S
+        self._interval_s = REQUEST_INTERVAL_S if is_remote(where) else POLL_INTERVAL_S
         self._seen: bytes | None = None
         self._changed = time.monotonic()
 
     def newest(self) -> bytes | None:
-        """The file of the version key."""
-        held = self._store.get(CURRENT, most_bytes=SMALL_BYTES)
-        found = None if held is None else held.data
+        """The newest manifest as it was written; `None` before the first."""
+        found = self._read(CURRENT, SMALL_BYTES)
         if found != self._seen:
             self._seen, self._changed = found, time.monotonic()
         return found
 
     def artifact(self, version: Version) -> bytes:
-        """A file."""
-        return _artifact(self._store, version)
+        """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
+        found = self._read(artifact_of(version), MOST_BYTES)
+        if found is None:
+            raise FileNotFoundError(f"the artifact of {version} is not there any more")
+        return found
 
     def wait(self, seconds: float) -> None:
-        """A store gives no notice of changes: the next look comes the later the longer there was none."""
-        time.sleep(min(seconds, look_after(time.monotonic() - self._changed, self._look_s)))
+        """Return after so long, or sooner: a store gives no notice of changes.
+
+        The next look comes the later the longer there was none.
+        """
+        time.sleep(min(seconds, look_after(time.monotonic() - self._changed, self._interval_s)))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Let go of connections: nothing is open."""
 
     def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
-        """Replace the file, if it is the one that was read."""
+        """Have the key name another version. Raises `StaleError` where it names one that is not older.
+
+        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
+        """
         held = self._store.get(CURRENT, most_bytes=SMALL_BYTES)
         if is_to_move(None if held is None else held.data, manifest, verifier):
-            text = encoded(manifest)
-            self._store.replace(CURRENT, text, None if held is None else held.tag)
+            self._store.replace(CURRENT, encoded(manifest), None if held is None else held.tag)
+
+    def _read(self, key: str, most_bytes: int) -> bytes | None:
+        held = self._store.get(key, most_bytes=most_bytes)
+        return None if held is None else held.data
 
 
-class RedisChannel:
+class RedisChannel(StoreChannel):
     """Artifacts in a store, the version key in Redis.
 
     The key is polled; the message of each publish only ends a wait sooner.
@@ -166,7 +138,7 @@ class RedisChannel:
     def __init__(self, place: Place) -> None:
         if place.artifacts is None:
             raise ValueError("Redis holds the version only; name the store of the artifacts too")
-        self._store = open_store(place.artifacts, _ONCE)
+        super().__init__(place)
         self._key = f"overwatch-rl:{FOLDER}:{place.run_id}"
         self._redis: Any = redis.Redis.from_url(
             place.url, socket_connect_timeout=CONNECT_S, socket_timeout=CONNECT_S, health_check_interval=30
@@ -178,10 +150,6 @@ class RedisChannel:
         with _redis_errors():
             held: bytes | None = self._redis.get(self._key)
             return held
-
-    def artifact(self, version: Version) -> bytes:
-        """A file of the store."""
-        return _artifact(self._store, version)
 
     def wait(self, seconds: float) -> None:
         """Until the next message."""
@@ -216,8 +184,11 @@ class RedisChannel:
             self._redis.transaction(change, self._key)
 
 
-class HttpChannel:
-    """Manifests and artifacts from a learner, over HTTP."""
+class HttpChannel(StoreChannel):
+    """Manifests and artifacts from a learner, over HTTP; nothing is written there.
+
+    A manifest is read whole each time: what is damaged on the way must not be kept by its entity tag.
+    """
 
     def __init__(self, place: Place) -> None:
         headers = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
@@ -229,74 +200,46 @@ class HttpChannel:
         }
         if place.ca is not None:
             options["root_certificate"] = place.ca.read_bytes()
-        self._url = place.url
-        self._store = HTTPStore.from_url(
+        self._url, self._interval_s = place.url, REQUEST_INTERVAL_S
+        self._seen, self._changed = None, time.monotonic()
+        self._http = HTTPStore.from_url(
             place.url,
             client_options=options,
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
         )
 
-    def newest(self) -> bytes | None:
-        """Whole each time: what is damaged on the way must not be kept by its entity tag."""
+    def _read(self, key: str, most_bytes: int) -> bytes | None:  # noqa: ARG002 of stores
         try:
-            with self._errors():
-                return bytes(obstore.get(self._store, f"{FOLDER}/current").bytes())
-        except FileNotFoundError:
+            return bytes(obstore.get(self._http, key.removesuffix(".json")).bytes())
+        except (FileNotFoundError, NotFoundError):
             return None
-
-    def artifact(self, version: Version) -> bytes:
-        """Downloaded whole."""
-        with self._errors():
-            return bytes(obstore.get(self._store, artifact_of(version)).bytes())
-
-    def wait(self, seconds: float) -> None:
-        """A learner answers at once."""
-        time.sleep(min(seconds, REQUEST_INTERVAL_S))
-
-    def close(self) -> None:
-        """Connections end with the object."""
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except NotFoundError as error:
-            raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
             raise ChannelError(f"{self._url} does not answer as it should: {first_line(error)}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One row."""
-
-    schemes: tuple[str, ...]
-    """Of addresses; the empty one is that of a folder."""
-    channel: Callable[[Place], Channel]
-    key: Callable[[Place], VersionKey] | None
-    """`None` where the learner itself is what is asked."""
-
-
-CHANNELS: Final[dict[str, Kind]] = {
-    "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=StoreChannel, key=StoreChannel),
-    "redis": Kind(schemes=("redis", "rediss", "unix"), channel=RedisChannel, key=RedisChannel),
-    "http": Kind(schemes=("http", "https"), channel=HttpChannel, key=None),
+CHANNELS: Final[dict[str, type[StoreChannel]]] = {
+    **dict.fromkeys(("", "file", "s3", "gs", "memory"), StoreChannel),
+    **dict.fromkeys(("redis", "rediss", "unix"), RedisChannel),
+    **dict.fromkeys(("http", "https"), HttpChannel),
 }
+"""By the scheme of an address; the empty one is that of a folder."""
 
 
-def open_channel(place: Place) -> Channel:
+def open_channel(place: Place) -> StoreChannel:
     """The channel of an address. Raises `ValueError` of one that is none."""
-    return _kind(place.url).channel(place)
+    scheme = urlsplit(place.url).scheme if "://" in place.url else ""
+    if scheme not in CHANNELS:
+        known = ", ".join(f"{name}://" for name in CHANNELS if name)
+        raise ValueError(f"{place.url!r} is no place of weights; use a folder, or an address of {known}")
+    return CHANNELS[scheme](place)
 
 
-def open_key(place: Place) -> VersionKey:
+def open_key(place: Place) -> StoreChannel:
     """What holds the version key. Raises `ValueError` where none can be written."""
-    kind = _kind(place.url)
-    if kind.key is None:
-        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")
-    return kind.key(place)
+    channel = open_channel(place)
+    if isinstance(channel, HttpChannel):
+        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")  # noqa: TRY004 an address
+    return channel
 
 
 def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:
@@ -317,22 +260,6 @@ def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier
     if found.run_id == manifest.run_id and found.version >= manifest.version:
         raise StaleError(f"the version key names {found.version}, {manifest.version} is not newer")
     return True
-
-
-def _kind(url: str) -> Kind:
-    scheme = urlsplit(url).scheme if "://" in url else ""
-    for kind in CHANNELS.values():
-        if scheme in kind.schemes:
-            return kind
-    known = ", ".join(f"{one}://" for kind in CHANNELS.values() for one in kind.schemes if one)
-    raise ValueError(f"{url!r} is no place of weights; use a folder, or an address of {known}")
-
-
-def _artifact(store: Store, version: Version) -> bytes:
-    held = store.get(artifact_of(version))
-    if held is None:
-        raise FileNotFoundError(f"{store.uri(artifact_of(version))} is not there any more")
-    return held.data
 
 
 @contextmanager

@@ -30,7 +30,12 @@ def rounded(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
     """What an actor wants to be published: `Accepted.shapes`."""
-    return {name: Shape(_kind(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+    found = {}
+    for name, tensor in tensors.items():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        as_in_files = TensorSpec(dtype=dtype, shape=[0], data_ptr=0, data_len=0).dtype
+        found[name] = Shape(str(as_in_files), tuple(tensor.shape))
+    return found
 
 
 def digest_of(tensor: Tensor) -> str:
@@ -57,8 +62,3 @@ def _is_held(held: Tensor, published: Tensor, entry: TensorEntry) -> bool:
     if held.dtype != published.dtype and held.element_size() <= published.element_size():
         return False
     return digest_of(held) == digest_of(published.to(held.dtype))
-
-
-def _kind(dtype: torch.dtype) -> str:
-    """As a file names it."""
-    return str(TensorSpec(dtype=str(dtype).removeprefix("torch."), shape=[0], data_ptr=0, data_len=0).dtype)

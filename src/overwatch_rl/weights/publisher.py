@@ -62,8 +62,6 @@ class Publishing:
             raise ValueError(f"keep is {self.keep}; use 1 or more artifacts of weights")
         if not self.every_s >= 0:
             raise ValueError(f"every_s is {self.every_s}; use 0 or more seconds between versions")
-        if not self.patience_s > 0:
-            raise ValueError(f"patience_s is {self.patience_s}; use seconds above 0")
 
     @property
     def place(self) -> Place:

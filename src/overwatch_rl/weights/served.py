@@ -14,17 +14,17 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from aiohttp import ETag, hdrs, web
 
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.process import address
 from overwatch_rl.web.site import tls_context
-from overwatch_rl.weights.channels import Channel, Place, open_channel
+from overwatch_rl.weights.channels import Place, StoreChannel, open_channel
 from overwatch_rl.weights.manifest import FOLDER, RejectedError, check_artifact, decoded
 
 _AGAIN_S: Final = 0.5
@@ -34,18 +34,18 @@ _AGAIN_S: Final = 0.5
 class Reads:
     """Reads of one source by many callers at once."""
 
-    def __init__(self, source: Channel) -> None:
+    def __init__(self, source: StoreChannel) -> None:
         self._source = source
         self._manifest: tuple[float, bytes | None] = (float("-inf"), None)
         """When reading it began, and what it is."""
         self._artifact: tuple[Version, bytes] | None = None
         self._one_read = asyncio.Lock()
 
-    async def newest(self, most_age_s: float = 0.0) -> bytes | None:
-        """Read at most so long before it was asked for; those who waited for one read share the next."""
+    async def newest(self) -> bytes | None:
+        """Read after it was asked for; those who waited for one read share the next."""
         requested = time.monotonic()
         async with self._one_read:
-            if self._manifest[0] <= requested - most_age_s:
+            if self._manifest[0] <= requested:
                 self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
             return self._manifest[1]
 
@@ -72,12 +72,11 @@ class Served:
         if (problem := self._denied(request)) is not None:
             return problem
         try:
-            text = await self._reads.newest()
-            version = None if text is None else decoded(text).version
+            if (text := await self._reads.newest()) is None:
+                return _problem(404, "no weights are published yet; ask again", {hdrs.RETRY_AFTER: "1"})
+            version = decoded(text).version
         except (OSError, RejectedError) as error:
             return _problem(503, str(error), {hdrs.RETRY_AFTER: "1"})
-        if version is None:
-            return _problem(404, "no weights are published yet; ask again", {hdrs.RETRY_AFTER: "1"})
         response = web.Response(body=text, content_type="application/json")
         return _tagged(request, response, version, "no-cache")
 
@@ -102,7 +101,7 @@ class Served:
         return None if denied is None else _problem(denied.status, denied.message)
 
 
-def weights_routes(source: Channel, authorisation: Authorisation) -> list[web.RouteDef]:
+def weights_routes(source: StoreChannel, authorisation: Authorisation) -> list[web.RouteDef]:
     """Routes for the application of a learner; manifests have their version as entity tag."""
     served = Served(Reads(source), authorisation)
     return [
@@ -132,30 +131,20 @@ class Serving:
 
         Raises `OSError` where the address cannot be used.
         """
-        host, port = address(self.listen)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.create_server((host, port), family=family) as bound:
+        where = address(self.listen)
+        family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
+        with socket.create_server(where, family=family) as bound:
             while True:
                 process = multiprocessing.get_context("spawn").Process(
-                    target=_serve, args=(self, place, bound), name="weights-server", daemon=True
+                    target=_serve, args=(self, place, bound), daemon=True
                 )
                 process.start()
                 try:
-                    await _ended(process.sentinel)
+                    await asyncio.to_thread(wait, [process.sentinel])
                 finally:
                     process.kill()
                     process.join()
                 await asyncio.sleep(_AGAIN_S)
-
-
-async def _ended(sentinel: int) -> None:
-    """Return when a process has ended."""
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_reader(sentinel, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(sentinel)
 
 
 def _serve(serving: Serving, place: Place, bound: socket.socket) -> None:
@@ -202,5 +191,4 @@ def _tagged(request: web.Request, response: web.Response, version: Version, cach
 
 
 def _problem(status: int, error: str, headers: dict[str, str] | None = None) -> web.Response:
-    body = msgspec.json.encode({"error": error})
-    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+    return web.json_response({"error": error}, status=status, headers=headers)

@@ -16,7 +16,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.channels import Channel
+from overwatch_rl.weights.channels import StoreChannel
 from overwatch_rl.weights.checking import digest_of, shapes_of
 from overwatch_rl.weights.manifest import (
     Accepted,
@@ -51,7 +51,7 @@ class Subscriber:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: StoreChannel,
         accepted: Accepted,
         *,
         longest_pause_s: float = 1.0,

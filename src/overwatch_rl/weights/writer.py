@@ -8,6 +8,7 @@ not import torch.
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -20,11 +21,10 @@ from overwatch.objects.store import is_remote, open_store
 from overwatch.platform import keep_large_blocks
 from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.signing import Signer, Verifier
-from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, open_key
-from overwatch_rl.weights.keeping import Keeping
-from overwatch_rl.weights.manifest import TensorEntry, WeightsManifest
+from overwatch_rl.weights.manifest import FOLDER, TensorEntry, WeightsManifest, artifact_of
 
 Status: TypeAlias = Literal["ok", "error", "superseded", "busy", "throttled"]
 _FIRST_WAIT_S: Final = 0.1
@@ -77,8 +77,10 @@ class Writing:
         self._signer = Signer(Path(target.signing_key))
         self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
-        store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
-        self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
+        self._store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
+        self._held: set[Version] = set()
+        """In the store."""
+        self._is_listed = False
 
     def publish(self, block: SharedBlock, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
@@ -97,7 +99,9 @@ class Writing:
                 return Published(version=note.version, status="superseded", error=why)
             try:
                 if not is_stored:
-                    self._kept.put(note.version, artifact)
+                    self._held.add(note.version)
+                    key, is_read_back = artifact_of(note.version), is_remote(self._target.artifacts)
+                    self._store.put(key, artifact, verify=is_read_back)
                     is_stored = True
                 self._key.move(manifest, self._verifier)
             except StaleError as error:
@@ -105,7 +109,7 @@ class Writing:
             except OSError as error:
                 why = str(error)
                 continue
-            self._kept.prune(note.version)
+            self._prune(note.version)
             taken_s = (time.monotonic_ns() - note.since_ns) / 1e9
             return Published(
                 version=note.version,
@@ -114,6 +118,18 @@ class Writing:
                 duration_s=taken_s,
             )
         return Published(version=note.version, status="error", error=why)
+
+    def _prune(self, newest: Version) -> None:
+        """Leave the newest artifacts only; what cannot be removed now is removed after the next version."""
+        with suppress(OSError):
+            if not self._is_listed:
+                names = [entry.key.removeprefix(f"{FOLDER}/") for entry in self._store.list(FOLDER)]
+                found = [parse(name.partition(".")[0]) for name in names]
+                self._held |= {version for version in found if version is not None and version < newest}
+                self._is_listed = True
+            for version in sorted(self._held)[: -self._target.keep]:
+                self._store.delete(artifact_of(version))
+                self._held.remove(version)
 
     def _made(self, block: SharedBlock, note: Note) -> tuple[WeightsManifest, bytes]:
         specs = {

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from overwatch_rl.actor import ending
-from overwatch_rl.actor.ending import RunEnd
+from overwatch_rl.actor.ending import until_over
 from overwatch_rl.orchestrator.client import OrchestratorError
 
 
@@ -15,27 +15,30 @@ def test_an_actor_ends_when_its_run_is_over(last: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(ending, "POLL_INTERVAL_S", 0.0)
     asked: list[str | None] = []
     lines: list[str] = []
-    is_begun = threading.Event()
+    is_begun, is_over = threading.Event(), threading.Event()
     answers = iter(["", "running", "paused", "failed", last])
 
     def state() -> str:
         assert is_begun.wait(60)
-        asked.append(end.outcome())
+        asked.append(outcome())
         if not (answer := next(answers)):
             raise OrchestratorError("no answer")
         return answer
 
-    end = RunEnd(lambda: None, state, lines.append)
-    is_begun.set()
-    end._thread.join(60)
+    def report(line: str) -> None:
+        lines.append(line)
+        is_over.set()
+
+    with until_over(lambda: None, state, report) as outcome:
+        is_begun.set()
+        assert is_over.wait(60)
 
     assert asked == [None] * 5
-    assert end.outcome() == "completed"
+    assert outcome() == "completed"
     assert lines == [f"the run is {last}; this actor ends"]
 
 
 def test_an_actor_that_was_asked_to_end_is_interrupted() -> None:
     """A signal comes before what the orchestrator answers."""
-    end = RunEnd(lambda: "interrupted", lambda: "terminated", lambda _: None)
-    assert end.outcome() == "interrupted"
-    end.close()
+    with until_over(lambda: "interrupted", lambda: "terminated", lambda _: None) as outcome:
+        assert outcome() == "interrupted"

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from uuid import uuid4
 
-import msgspec
 import pytest
 import torch
 
@@ -37,26 +36,6 @@ def waited(manager: Manager) -> list[Written]:
     while not (done := manager.finished(1.0)):
         assert time.monotonic() < until
     return done
-
-
-def test_a_save_is_there_when_it_is_reported(proxy: FaultProxy) -> None:
-    """With URI, version, sizes and digests for a record of artifacts, and the cursor that it stands for."""
-    url = s3_url(proxy.address, uuid4().hex)
-    manager = Manager(url, Retention(keep=2), Saving(patience=SOON))
-    assert manager.next_lineage == 1
-    cursor = {"servers": [[9, list(range(50_000))]]}  # Longer than what its process may answer.
-    assert manager.save(msgspec.structs.replace(state(1), cursor=cursor), TENSORS) == []
-    (written,) = waited(manager)
-    found = find_checkpoint(url)
-
-    assert written.error is None
-    assert (written.path, written.version, written.cursor) == (found.where, "001-00000001", cursor)
-    assert (written.files, written.sha256) == (found.manifest.files, found.manifest.sha256)
-    assert written.path == url.partition("?")[0] + "/001-00000001"
-    assert found.state.cursor == cursor
-    assert found.tensors("policy.safetensors")["policy.w"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert [one.updates for one in manager.close(state(3), TENSORS)] == [3]
-    assert find_checkpoint(url).state.updates == 3
 
 
 def test_a_store_that_is_gone_costs_the_save_only(proxy: FaultProxy) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 from aiohttp import web
 
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.weights.channels import Channel
+from overwatch_rl.weights.channels import StoreChannel
 from overwatch_rl.weights.served import weights_routes
 
 
@@ -47,7 +47,7 @@ class _Thread:
 class Server(_Thread):
     """Its routes."""
 
-    def __init__(self, source: Channel, port: int, token: str | None = None) -> None:
+    def __init__(self, source: StoreChannel, port: int, token: str | None = None) -> None:
         super().__init__()
         self.url = f"http://127.0.0.1:{port}"
         self._port = port

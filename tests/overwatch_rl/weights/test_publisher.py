@@ -197,7 +197,6 @@ def test_a_version_key_of_something_else_is_not_overwritten(publisher: Make, run
         ({"keep": 0}, "keep is 0; use 1 or more"),
         ({"every_s": -1.0}, "every_s is -1.0; use 0 or more"),
         ({"every_s": float("nan")}, "every_s is nan; use 0 or more"),
-        ({"patience_s": 0.0}, "patience_s is 0.0; use seconds above 0"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(run: Run, changes: dict[str, Any], words: str) -> None:
