@@ -114,7 +114,7 @@ def _config(settings: ActorSettings) -> ActorConfig:
         seed=config.seed + _APART * settings.rank,
         rows=config.rows,
         lead=config.lead,
-        queue=None if config.kind.is_replayed else config.ahead * config.rows,
+        queue=None if config.kind.is_replayed else config.queue,
         patience_s=config.batch.patience_s,
         is_checked=settings.is_checked,
         is_summarised=not config.kind.is_replayed,

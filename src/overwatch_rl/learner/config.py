@@ -47,10 +47,10 @@ class Batching(Section):
     abandoned: Literal["weighted", "dropped"] = "weighted"
     """What happens to experience of a line that ended with a crash."""
     prefetch: int = Field(default=4, ge=1, le=64)
-    """Batches that are fetched ahead; `ahead` at most, since what waits grows old."""
+    """Batches of `ahead` that wait in the learner rather than in replay, but for one."""
     ahead: int = Field(default=1, ge=0, le=64)
-    """Batches that an actor may collect beyond the one that an update waits for, and that wait in replay
-    before actors pause; 0 takes turns."""
+    """Batches that wait for the learner until actors pause, and by which one actor may be ahead of its
+    updates; 0 takes turns."""
     patience_s: Seconds = 5.0
     """So long an actor that is ahead waits for newer weights; then it collects with those it has."""
 
@@ -152,14 +152,14 @@ class LearnerConfig(Section):
             raise ValueError(f"{self.kind.option}.{error}") from error
 
     @property
-    def ahead(self) -> int:
-        """Batches that may wait in a place: one at least, or none would be fetched."""
-        return max(1, self.batch.ahead)
-
-    @property
     def depth(self) -> int:
         """Batches that are fetched ahead."""
-        return min(self.batch.prefetch, self.ahead)
+        return min(self.batch.prefetch, max(0, self.batch.ahead - 1))
+
+    @property
+    def queue(self) -> int:
+        """Steps in replay from which on actors pause: of one batch at least, or none could be fetched."""
+        return max(1, self.batch.ahead - self.depth) * self.rows
 
     @property
     def lead(self) -> int:

@@ -88,6 +88,8 @@ class Io:
         """How the table took this life's beginning; `None` until it answered."""
         self.is_held_back = False
         """Whether no lease can come, since the table is full of those that are not acknowledged."""
+        self._is_wanted = False
+        """Whether a lease is fetched that the training thread waits for, beyond those that wait here."""
         self._is_vain = False
         """Whether the training thread waited last without a lease."""
         self.away: Away | None = None
@@ -106,13 +108,14 @@ class Io:
     def next(self, timeout: float) -> Leased | None:
         """The next lease, waited for so long. Raises `IoError` when none can come any more."""
         with self._news:
+            if not self._is_wanted:
+                self._is_wanted = True
+                self._call(self._room.release)
             self._news.wait_for(lambda: self._leases or self._failure, timeout)
             self._is_vain = not self._leases
             if self._leases:
-                self.is_held_back = False
-                lease = self._leases.popleft()
-                self._call(self._room.release)
-                return lease
+                self.is_held_back = self._is_wanted = False
+                return self._leases.popleft()
             if self._failure is not None:
                 raise IoError(self._failure)
             return None

@@ -331,7 +331,7 @@ class LearnerLoop:
 
     def _queue(self) -> dict[str, float]:
         """How much is fetched ahead, and how much may be."""
-        depth, limit = float(self.feed.depth()), float(self._config.depth)
+        depth, limit = float(self.feed.depth()), max(1.0, self._config.depth)
         return {"replay_queue_depth": depth, "replay_queue_limit": limit}
 
     def _train(self, made: TrainingBatch) -> None:

@@ -85,6 +85,14 @@ def test_no_more_is_fetched_than_waits(tmp_path: Path) -> None:
         assert io.encoding == ENCODING
 
 
+def test_without_depth_nothing_is_fetched_before_it_is_waited_for(tmp_path: Path) -> None:
+    """What waits is in the table, where actors see it."""
+    with served(tmp_path) as server, filled(server, 4), reading(server.address, depth=0) as io:
+        taken = [io.next(WAIT_S) for _ in range(4)]
+        assert None not in taken
+        assert io.depth() == 0
+
+
 def test_what_is_safe_is_acknowledged_and_the_next_life_gets_the_rest(tmp_path: Path) -> None:
     """Flagged as served before."""
     with served(tmp_path) as server, filled(server, 5) as client:
