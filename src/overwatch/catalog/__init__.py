@@ -46,9 +46,9 @@ from overwatch.catalog.metric import (
     Side,
 )
 from overwatch.catalog.names import label_name, plain_name, prometheus_name
-from overwatch.catalog.policy import KL
+from overwatch.catalog.policy import KL, UPDATE_TIME
 from overwatch.catalog.presets import WORDS
-from overwatch.catalog.spelling import spelt
+from overwatch.catalog.spelling import letters, spelt
 from overwatch.catalog.stages import Stage, parse_stage
 
 __all__ = [
@@ -132,6 +132,8 @@ _WORDS: Final = {
     for word in (row.short, *(alias.name for alias in row.aliases if alias.library is Library.PLAIN))
 }
 """What the catalogue itself calls the policy's rows, whoever writes."""
+_LETTERS: Final = {letters(word): row for word, row in _WORDS.items()}
+"""The same in any spelling: `Value Loss`, `valueLoss`."""
 _AREAS_OF_TRAINING: Final = frozenset({"train", "training", "rollout", "policy", "metrics"})
 """Parts before `/` that group numbers and change no meaning; `eval/` and `loss/` do."""
 _AREAS_OF_OTHERS: Final = frozenset(
@@ -177,7 +179,11 @@ def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Me
             return row
         word = _word(name)
         word = word if word in _WORDS else _last_part(name)
-        return _WORDS.get(WORDS.get(preset or "", {}).get(word, word)) or _loosely(name)
+        return (
+            _WORDS.get(WORDS.get(preset or "", {}).get(word, word))
+            or _LETTERS.get(letters(word))
+            or _loosely(name)
+        )
     if row is None:
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
         row = meant[0] if len(meant) == 1 else None
@@ -249,8 +255,11 @@ def name_of(key: str) -> str:
 
 @lru_cache(4096)
 def _loosely(name: str) -> Metric | None:
-    """The policy's row by a spelling that is no name of input: its Prometheus name, record or label."""
-    found = spelt(name, of_scope(Scope.POLICY))
+    """The policy's row by a spelling that is no name of input: its Prometheus name, record or label.
+
+    A column `update` counts updates, whatever the screen calls so.
+    """
+    found = () if letters(name) == UPDATE_TIME.label else spelt(name, of_scope(Scope.POLICY))
     return found[0] if len(found) == 1 else None
 
 

@@ -3,13 +3,17 @@
 Pure, and of any rows: the SDK and `overwatch catalog show` ask the same. Must not know scopes.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
+from overwatch.catalog.alias import Library
 from overwatch.catalog.libraries import aliases_of
 from overwatch.catalog.metric import Metric
 from overwatch.catalog.names import prometheus_name
 
+_APART: Final = re.compile(r"[^\w/]+|_+")
 Kinds = tuple[Callable[[Metric, str], bool], ...]
 
 _KINDS: Final[Kinds] = (
@@ -18,9 +22,25 @@ _KINDS: Final[Kinds] = (
     lambda row, word: any(word == alias.name for alias in aliases_of(row) if alias.is_common),
     lambda row, word: word == prometheus_name(row),
     lambda row, word: word.upper() in row.tele,
+    lambda row, word: letters(word) in _letters_of(row),
     lambda row, word: word.lower() == row.label.lower(),
 )
 """From the surest to the loosest."""
+
+
+def letters(word: str) -> str:
+    """A name without what people write differently.
+
+    >>> letters("Approx KL") == letters("ApproxKL") == letters("approx-kl")
+    True
+    """
+    return _APART.sub("", word.lower())
+
+
+@cache
+def _letters_of(row: Metric) -> frozenset[str]:
+    aliases = (alias.name for alias in row.aliases if alias.library is Library.PLAIN)
+    return frozenset(map(letters, (row.short, *aliases)))
 
 
 def spelt(word: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:

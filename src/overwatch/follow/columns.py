@@ -6,8 +6,9 @@ calendar has. A long table, a name and a value a row, is read as rows of a momen
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -60,7 +61,7 @@ class Columns:
     """Those of one run, as far as its rows were seen."""
 
     def __init__(self, chosen: Chosen) -> None:
-        self._chosen = chosen
+        self._chosen = chosen if chosen.step is None else replace(chosen, step=_place(chosen.step))
         self.names: set[str] = set()
         """Those of all rows so far."""
         self.library = chosen.library
@@ -106,6 +107,27 @@ class Columns:
 
 
 _PLACES: Final = frozenset((*UPDATES, *STEPS, *TIMES, *ELAPSED, "second"))
+
+
+def _place(name: str) -> str:
+    """The place that a column's name spells in other letters: `Update`, `Global Step`; else the name."""
+    spelt = "_".join(name.lower().replace("-", " ").split())
+    return name if name in _PLACES or spelt not in _PLACES else spelt
+
+
+@lru_cache(1024)
+def _renamed(names: tuple[str, ...]) -> dict[str, str]:
+    places = ((name, _place(name)) for name in names)
+    return {name: place for name, place in places if place not in names}
+
+
+def placed(row: Logged) -> Logged:
+    """The row with its places named as the tables here have them."""
+    renamed = _renamed(tuple(row.values))
+    if not renamed:
+        return row
+    values = {renamed.get(name, name): value for name, value in row.values.items()}
+    return msgspec.structs.replace(row, values=values)
 
 
 def wide(rows: Sequence[Logged]) -> Sequence[Logged]:

@@ -22,7 +22,7 @@ from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
-from overwatch.follow.columns import ENV_STEPS, Chosen, Columns, calendar, wide
+from overwatch.follow.columns import ENV_STEPS, Chosen, Columns, calendar, placed, wide
 from overwatch.sdk.identity import config_text
 from overwatch.sdk.launch import with_max_entropy
 from overwatch.sdk.names import DIALECT, Dialect, Names, custom_name
@@ -99,6 +99,7 @@ class Story:
     def survey(self, row: Logged) -> None:
         """Learn from a row that will come what all rows together show."""
         self._ahead += 1
+        row = placed(row)
         self.columns.see(row.values)
         since = self.columns.elapsed_of(row.values)
         if since is not None:
@@ -111,7 +112,7 @@ class Story:
 
     def when(self, row: Logged) -> float | None:
         """Unix seconds at which a row was written, as far as it shows them."""
-        seconds = calendar(row.at)
+        row, seconds = placed(row), calendar(row.at)
         if seconds is None:
             seconds = self.columns.time_of(row.values)
         since = self.columns.elapsed_of(row.values)
@@ -123,7 +124,7 @@ class Story:
         """Events of these rows, which were all there at `file_ns`, the newest time that they can have."""
         if not rows:
             return
-        rows = wide(rows)
+        rows = wide([placed(row) for row in rows])
         self.columns.see(name for row in rows for name in row.values)
         self._full.see(self.columns.names)
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,24 @@ def test_names_of_the_catalogue_are_judged_below_any_prefix(tmp_path: Path, area
 
     assert in_nats <= found.keys()
     assert "did you mean" not in CliRunner().invoke(main, ["audit", str(tmp_path / "out")]).output
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [lambda name: name.replace("_", " ").title(), lambda name: name.title().replace("_", ""), str.upper],
+)
+def test_names_of_the_catalogue_are_judged_in_any_spelling(
+    tmp_path: Path, spelt: Callable[[str], str]
+) -> None:
+    """The column that counts updates, too: its number is no time."""
+    rows = [{spelt("update"): float(n)} | {spelt(name): 0.5 for name in ROWS[-1]} for n in range(30)]
+    (tmp_path / "a.csv").write_text(table(rows))
+    run("import", tmp_path / "a.csv", "-o", tmp_path / "out")
+
+    found = judged(tmp_path / "out").keys()
+    assert found >= ROWS[-1].keys()
+    assert "update_time" not in found
+    assert last_of(tmp_path / "out").run.update == 29
 
 
 @pytest.mark.parametrize("fmt", ["csv", "jsonl"])
