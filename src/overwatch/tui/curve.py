@@ -160,14 +160,16 @@ def draw(curve: Curve, plot: Plot) -> tuple[Line, ...]:
 
 
 def bounds(curve: Curve, plot: Plot) -> tuple[float, float]:
-    """Lowest and highest of the chart: the row's own, else round ones around all values of the run."""
-    if curve.scale is not None and not plot.zoomed:
-        return curve.scale
+    """Lowest and highest of the chart: the row's own where all values are within, else round ones around them."""
     curves = [curve, *(other.curve for other in plot.others)]
     seen = [value for one in curves for value in _values(one, plot if plot.zoomed else None)]
     if plot.log:
         seen = [value for value in seen if value > 0]
     low, high = (min(seen), max(seen)) if seen else (0.0, 1.0)
+    if curve.scale is not None and not plot.zoomed and not plot.log:
+        if not seen or (curve.scale[0] <= low and high <= curve.scale[1]):
+            return curve.scale
+        low, high = min(low, curve.scale[0]), max(high, curve.scale[1])
     near = [line.value for line in curve.limits if low - (high - low) <= line.value <= high + (high - low)]
     if plot.log:
         near = [value for value in near if value > 0]

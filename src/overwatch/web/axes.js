@@ -39,11 +39,12 @@ export function axisNumber(value) {
 /** A time as an axis shows it. @param {number} value */
 export const axisTime = (value) => (value ? duration(value) : "0");
 
-/** Ends around values without the outermost hundredth, with the limits near them, over no less than 5 % of
- * their median: noise never looks like drama.
- * @param {readonly number[]} values @param {readonly {value: number}[]} [limits] @returns {[number, number]} */
-export function fitted(values, limits = []) {
+/** A scale that holds all values; else ends around them without the outermost hundredth, with the limits near them,
+ * over no less than 5 % of their median. @param {readonly number[]} values @param {readonly {value: number}[]} [limits]
+ * @param {readonly [number, number] | null} [scale] @returns {readonly [number, number]} */
+export function fitted(values, limits = [], scale = null) {
   const finite = Float64Array.from(values.filter(Number.isFinite)).sort();
+  if (scale && !(finite[0] < scale[0] || finite[finite.length - 1] > scale[1])) return scale;
   if (!finite.length) return [0, 1];
   const cut = Math.floor(finite.length / 100);
   let [low, high] = [finite[cut], finite[finite.length - 1 - cut]];
@@ -53,8 +54,7 @@ export function fitted(values, limits = []) {
   for (const { value } of limits) {
     if (low - span <= value && value <= high + span) [low, high] = [Math.min(low, value), Math.max(high, value)];
   }
-  const margin = 0.06 * (high - low);
-  return [low - margin, high + margin];
+  return [low - 0.06 * (high - low), high + 0.06 * (high - low)];
 }
 
 /** The first place whose value is not below. @param {ArrayLike<number | null>} sorted @param {number} value */

@@ -37,7 +37,7 @@ function framed(drawing, span, size, isZoomed) {
   const values = isLog ? all.filter((one) => one > 0) : all;
   const limits = curve.limits.filter((one) => !isLog || one.value > 0);
   const logs = isLog ? fitted(values.map(Math.log10), limits.map((one) => ({ value: Math.log10(one.value) }))) : null;
-  const ends = logs ?? (curve.scale && !isZoomed ? curve.scale : fitted(values, limits));
+  const ends = logs ?? fitted(values, limits, isZoomed ? null : curve.scale);
   const [low, high] = ends[1] > ends[0] ? ends : [ends[0], ends[0] + 1];
   const y = (/** @type {number} */ value) => {
     const share = ((logs ? Math.log10(Math.max(value, 1e-300)) : value) - low) / (high - low);

@@ -101,20 +101,20 @@ def test_few_samples_are_joined_over_the_whole_width() -> None:
     assert cells == set(range(40))
 
 
-def test_a_row_with_limits_keeps_its_scale_and_draws_them() -> None:
-    """A limit is a dotted line of its severity; what is far beyond stays at the edge, the scale as it is."""
+@pytest.mark.parametrize("value", [0.9, 9.0, 4e5, -3.0])
+def test_a_row_with_limits_has_their_scale_or_one_that_holds_its_values(value: float) -> None:
+    """A limit is a dotted line of its severity where it is apart from the axis; no value is cut off at one."""
     limits = (
         Line(value=0.5, severity="warning", text=">.5"),
         Line(value=1.0, severity="critical", text=">1"),
     )
-    curve = line([0.1] * 30 + [9.0], scale=(0.0, 1.0), limits=limits)
+    curve = line([0.1] * 30 + [value], scale=(0.0, 1.0), limits=limits)
     plot = Plot(width=48, rows=9, begin=0.0, end=30.0)
-    drawn = draw(curve, plot)
+    low, high = bounds(curve, plot)
 
-    assert bounds(curve, plot) == (0.0, 1.0)
-    roles = {span.role for one in drawn for span in one if LIMIT in span.text}
-    assert roles == {Role.WARN, Role.CRIT}
-    assert plain(drawn[0])[:AXIS].strip() == "1"
+    assert (low, high) == (0.0, 1.0) if 0 <= value <= 1 else low <= min(value, 0) < max(value, 1) <= high
+    roles = {span.role for one in draw(curve, plot) for span in one if LIMIT in span.text}
+    assert roles == {Role.WARN, Role.CRIT} if value < 9 else Role.CRIT in roles
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
