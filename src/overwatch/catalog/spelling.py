@@ -16,17 +16,6 @@ from overwatch.catalog.names import prometheus_name
 _APART: Final = re.compile(r"[^\w/]+|_+")
 Kinds = tuple[Callable[[Metric, str], bool], ...]
 
-_KINDS: Final[Kinds] = (
-    lambda row, word: word == row.name,
-    lambda row, word: word == row.short,
-    lambda row, word: any(word == alias.name for alias in aliases_of(row) if alias.is_common),
-    lambda row, word: word == prometheus_name(row),
-    lambda row, word: word.upper() in row.tele,
-    lambda row, word: letters(word) in _letters_of(row),
-    lambda row, word: word.lower() == row.label.lower(),
-)
-"""From the surest to the loosest."""
-
 
 def letters(word: str) -> str:
     """A name without what people write differently.
@@ -41,6 +30,18 @@ def letters(word: str) -> str:
 def _letters_of(row: Metric) -> frozenset[str]:
     aliases = (alias.name for alias in row.aliases if alias.library is Library.PLAIN)
     return frozenset(map(letters, (row.short, *aliases)))
+
+
+_KINDS: Final[Kinds] = (
+    lambda row, word: word == row.name,
+    lambda row, word: word == row.short,
+    lambda row, word: any(word == alias.name for alias in aliases_of(row) if alias.is_common),
+    lambda row, word: word == prometheus_name(row),
+    lambda row, word: word.upper() in row.tele,
+    lambda row, word: letters(word) in _letters_of(row),
+    lambda row, word: word.lower() == row.label.lower(),
+)
+"""From the surest to the loosest."""
 
 
 def spelt(word: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:

@@ -7,14 +7,16 @@ could be sent is counted and never sent; an end is sent for each start that was 
 Pure: the frame's tick is the only clock. Must not know how messages travel.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from overwatch.catalog.titles import title
+from overwatch.catalog.durations import duration
 from overwatch.collector.setting_types import bounded
 from overwatch.fold import Frame
 from overwatch.snapshot import Finding, View
@@ -44,8 +46,12 @@ class NotifierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Messages in any minute; what comes on top waits for its turn, the most severe first."""
     timeout_s: float = 10.0
     """Seconds that delivering a message may take; then it is given up and tried again."""
+    page_url: str = ""
+    """Where readers reach the page, e.g. `https://overwatch.example/`; messages link to their finding."""
 
     def __post_init__(self) -> None:
+        if self.page_url and not is_of_a_server(self.page_url):
+            raise ValueError(f"page_url {self.page_url!r} is no http:// or https:// URL of a server")
         bounded(self, "per_minute")
         bounded(self, "timeout_s", most=60)
 
@@ -71,6 +77,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that wait for their turn, because there are too many."""
     held_back: int = 0
     """Findings that were over before they could be sent, since the last message."""
+    page: str | None = None
+    """Address of the finding on the page, where the configuration has the page's."""
 
     @property
     def key(self) -> Key:
@@ -82,24 +90,6 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         if shape == "slack":
             return msgspec.json.encode({"text": self._text()})
         return msgspec.json.encode({"version": 1, **msgspec.to_builtins(self)})
-
-    @property
-    def headline(self) -> str:
-        """One line for a person: `critical: Policy collapse started · run ppo-3`."""
-        status = self.status.replace("open_at_end", "open when the run ended")
-        return _line(f"{self.finding.severity}: {title(self.finding.code)} {status} · run {self.run_id}")
-
-    @property
-    def plain(self) -> str:
-        """The message for a person, as text without markup."""
-        finding = self.finding
-        lines = [_line(self.headline), f"about: {_line(self._about)}", "", _line(finding.message)]
-        lines += [f"- {_line(factor)}" for factor in finding.factors]
-        if self.status != "ended" and finding.hint:
-            lines += ["", f"Next: {_line(finding.hint)}"]
-        moment = datetime.fromtimestamp(self.at, UTC).isoformat(sep=" ", timespec="seconds")
-        lines += ["", f"code {_line(finding.code)}, {moment}", *self._others]
-        return "\n".join(lines) + "\n"
 
     @property
     def _about(self) -> str:
@@ -122,6 +112,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.status != "ended" and finding.hint:
             lines.append(f"→ {_plain(finding.hint)}")
+        since = datetime.fromtimestamp(finding.since, UTC).isoformat(sep=" ", timespec="seconds")
+        lasted = f", for {duration(self.at - finding.since)}" if self.status != "started" else ""
+        lines += [f"since {since}{lasted}", *([self.page] if self.page else [])]
         return "\n".join(lines + self._others)
 
 
@@ -223,9 +216,26 @@ class Notices:
                 finding=finding,
                 waiting=max(0, len(due) - room),
                 held_back=0 if place else self._held_back,
+                page=self._page(status, run_id, finding),
             )
             for place, (status, (run_id, _), finding) in enumerate(due[: max(0, room)])
         ]
+
+    def _page(self, status: Status, run_id: str, finding: Finding) -> str | None:
+        """Address of a finding; one that has ended is shown as it was when it began."""
+        place = {"run": run_id, "finding": finding.id}
+        place |= {"at": str(math.ceil(finding.since))} if status == "ended" else {}
+        base = self._config.page_url
+        return f"{base.rstrip('/')}/?{urlencode(place)}" if base else None
+
+
+def is_of_a_server(url: str) -> bool:
+    """Whether a URL is one of HTTP with a host and a port that can be."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _plain(text: str) -> str:

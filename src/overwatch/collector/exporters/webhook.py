@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from overwatch.collector.exporters.notices import Notice, NotifierConfig, Shape
+from overwatch.collector.exporters.notices import Notice, NotifierConfig, Shape, is_of_a_server
 from overwatch.collector.setting_types import Secret
 from overwatch.delivery.answer import retry_after_s
 from overwatch.delivery.connection import http_request
@@ -38,12 +38,8 @@ class WebhookConfig(NotifierConfig, frozen=True, kw_only=True, forbid_unknown_fi
                 raise ValueError(f"headers.{name!r} {problem}")
         if self.url is None:
             return
-        url, parts = self.url.reveal(), self._parts
-        try:
-            is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_server = False
-        if not is_server:
+        url = self.url.reveal()
+        if not is_of_a_server(url):
             raise ValueError("the webhook's url is no http:// or https:// URL of a server")
         if not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError("the webhook's url has a character that no URL has; write it as %XX")

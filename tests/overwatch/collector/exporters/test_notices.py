@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections import Counter
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -212,17 +214,39 @@ def test_telemetrys_words_call_nobody_and_are_no_markup() -> None:
     """A run may be named like a link, a call to everybody, or two lines; JSON has the name as it is."""
     name = "<!channel> `x` <https://evil.example|ok>\n@all & co"
     notice = Notice(status="started", run_id=name, at=0.0, finding=_finding(0, scope="<@U1>"))
-    first, second = msgspec.json.decode(notice.body("slack"))["text"].split("\n")
+    first, second, _ = msgspec.json.decode(notice.body("slack"))["text"].split("\n")
     assert "run `&lt;!channel&gt; 'x' &lt;https://evil.example|ok&gt; @\u200ball &amp; co`" in first
     assert "&lt;@\u200bU1&gt; 0" in first
     assert second == "boom"
     assert msgspec.json.decode(notice.body("json"))["run_id"] == name
 
 
-def test_a_cap_below_one_is_refused() -> None:
+@pytest.mark.parametrize("url", ["https://overwatch.example", "http://10.0.0.1:4380/tower/"])
+def test_a_message_links_to_its_finding_on_the_page(url: str) -> None:
+    """With its run, whatever that is called; one that ended as it was when it began."""
+    notices, finding = Notices(NotifierConfig(page_url=url)), _finding(0, "critical")
+    (start,) = _report(notices, _standing(_FRAME, finding))
+    (end,) = _report(notices, _standing(_FRAME, ticks=10))
+    place = {"run": [start.run_id], "finding": [finding.id]}
+
+    for notice, more in ((start, {}), (end, {"at": [f"{finding.since:.0f}"]})):
+        page = msgspec.json.decode(notice.body("json"))["page"]
+        assert page.startswith(f"{url.rstrip('/')}/?")
+        assert parse_qs(urlsplit(page).query) == place | more
+        assert msgspec.json.decode(notice.body("slack"))["text"].endswith(f"\n{page}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"per_minute": 0}, "per_minute 0 is not positive"),
+        ({"page_url": "overwatch.example"}, "page_url 'overwatch.example' is no http:// or https:// URL"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:
     """The error shows the value."""
-    with pytest.raises(ValueError, match="per_minute 0 is not positive"):
-        NotifierConfig(per_minute=0)
+    with pytest.raises(ValueError, match=match):
+        NotifierConfig(**settings)
 
 
 def _at_end(finding: Finding, ended_at: float = 900.0) -> Finding:
