@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 import pytest
 
 from overwatch.catalog import Scope
-from overwatch.catalog.learner import WEIGHTS_AGE
+from overwatch.catalog.learner import SGD_STEPS, WEIGHTS_AGE
 from overwatch.catalog.replay import HEARTBEAT_AGE
 from overwatch.events import (
     Event,
@@ -18,6 +19,8 @@ from overwatch.events import (
     Record,
     RunFinished,
     RunStateChanged,
+    Tallied,
+    TallySeries,
     scalars,
 )
 from overwatch.fold import FAST_NS, Fold, next_tick
@@ -29,6 +32,7 @@ from overwatch.snapshot import Snapshot, View
 from overwatch.tui import once
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
+from tests.overwatch.diagnose.test_services import WELL
 
 BEGIN_S, AWAY_S, AFTER_S = 30, 640, 40
 """Longer than any patience: that of a learner without an optimiser step is ten minutes."""
@@ -102,6 +106,48 @@ def test_nothing_is_found_in_a_pause_and_nothing_by_it_afterwards(paused: list[S
     assert {snapshot.link.word for snapshot in during} == {"paused"}
     assert {lane.bound for snapshot in during for lane in snapshot.system.gpus} == {None}
     assert {service.status for snapshot in during for service in snapshot.processes} == {"ok"}
+
+
+WAITING: Final = {
+    "rollouts-starved": {"queue.sequences": 40.0},
+    "rollouts-full": {"queue.sequences": 640.0},
+    "rollouts-stale": {"data_age": 5.0},
+    "rollouts-env-dead": {"envs_silent": 8.0},
+}
+"""What a rollouts server reports while nothing moves, by the finding that it is in a run that goes on."""
+STANDING: Final = {*WAITING, "training-stalled", "learner-stalled", "weights-old"}
+"""Every rule that is about what stands still; all others are judged of a run that goes on alone."""
+
+
+def _standing() -> Iterator[tuple[Origin, Event]]:
+    """The trainer's hole beside services that still report, each of them that nothing moves."""
+    for second in range(0, BEGIN_S + AWAY_S, 2):
+        at, moved = START_NS + second * SECOND, float(min(second, BEGIN_S))
+        age = scalars({WEIGHTS_AGE.name: second - moved})
+        yield ORIGIN, Measured(at=at, scope=Scope.LEARNER, values=age)
+        steps = TallySeries(metric=SGD_STEPS.name, labels={}, sum=moved)
+        yield ORIGIN, Tallied(at=at, scope=Scope.LEARNER, series=(steps,))
+        for code, gauges in WAITING.items():
+            origin = Origin(run_id=ORIGIN.run_id, epoch=code, role=code, ours=True)
+            named = WELL | (gauges if second > BEGIN_S else {})
+            values = scalars({f"overwatch.rollouts.{name}": value for name, value in named.items()})
+            yield origin, Measured(at=at, scope=Scope.ROLLOUTS, values=values)
+            counted = {"accepted": moved, "served": moved, "batches": float(second)}
+            series = tuple(
+                TallySeries(metric=f"overwatch.rollouts.{name}", labels={"status": "few"}, sum=count)
+                for name, count in counted.items()
+            )
+            yield origin, Tallied(at=at, scope=Scope.ROLLOUTS, series=series)
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_every_rule_about_what_stands_still_knows_the_pause(*, is_paused: bool) -> None:
+    """The same events are all its findings in a run that should go on, and none in one that is paused."""
+    control = [pair for pair in _control() if is_paused or isinstance(pair[1], Measured)]
+    seen = _seen([*_trainer(), *_standing(), *control], BEGIN_S + AWAY_S - 4)
+
+    found = {finding.code for snapshot in seen for finding in snapshot.findings}
+    assert found == (set() if is_paused else STANDING)
 
 
 PAUSED_S, RESUMED_S, ENDED_S = 20, 340, 365

@@ -160,7 +160,7 @@ def draw(curve: Curve, plot: Plot) -> tuple[Line, ...]:
 
 
 def bounds(curve: Curve, plot: Plot) -> tuple[float, float]:
-    """Lowest and highest of the chart: the row's own where all values are within, else round ones around them."""
+    """Lowest and highest of the chart: the row's own where all values are within, else round ones."""
     curves = [curve, *(other.curve for other in plot.others)]
     seen = [value for one in curves for value in _values(one, plot if plot.zoomed else None)]
     if plot.log:
