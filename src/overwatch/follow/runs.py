@@ -218,7 +218,9 @@ class Run:
         if self.story.is_spaced:
             yield f"run {self.run_id}: rows without a time are a second apart; name their column with --time"
         if texts := self.story.texts:
-            named = [f"{name} ({count:,} times)" for name, count in texts.most_common(MOST_NAMED)]
+            named = [
+                f"{' '.join(name.split())} ({count:,} times)" for name, count in texts.most_common(MOST_NAMED)
+            ]
             more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
             yield f"run {self.run_id}: values that are no number, and are not shown: {', '.join(named)}{more}"
         for reason, count in self.story.refused.items():

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from overwatch.adapters.logged_updates import begins_update
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.adapters.starting import SETTINGS
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Scope
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Scope, meaning
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
@@ -92,6 +92,8 @@ class Story:
         self._step: float | None = None
         self._names: set[str] = set()
         """Of the newest update."""
+        self._learns = False
+        """Some number is one of an update, whatever numbers its row."""
         self._index: int | None = None
         """Number of the newest update."""
         self._full = Names(DIALECT, lambda *_: None, self._refuse)
@@ -127,6 +129,11 @@ class Story:
         rows = wide([placed(row) for row in rows])
         self.columns.see(name for row in rows for name in row.values)
         self._full.see(self.columns.names)
+        if not self._learns:
+            known = (meaning(name, Scope.POLICY) for name in self.columns.names)
+            self._learns = self.columns.library is not None or any(
+                row is not None and row[0].name not in _OF_EPISODES for row in known
+            )
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):
             if self.started is None:
                 yield self._start(at, config)
@@ -202,14 +209,15 @@ class Story:
         named = self._named(self.columns.numbers_of(row.values))
         if not named:
             return
-        is_update = self._is_update(named)
+        number = self.columns.update_of(row.values)
+        # Of a run that has episodes alone, the rows that are numbered are its updates.
+        is_update = self._is_update(named) or (number is not None and not self._learns)
         if is_update:
             step = row.step if row.step is not None else self.columns.step_of(row.values)
             if self._is_next(row.values, step):
                 self.updates += 1
                 self._step, self._names = step, set()
             self._names |= row.values.keys()
-            number = self.columns.update_of(row.values)
             self._index = self.updates if number is None else number
         yield Measured(
             at=at,

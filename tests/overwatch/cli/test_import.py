@@ -295,25 +295,27 @@ def test_event_files_are_read_as_what_their_writer_meant(tmp_path: Path) -> None
     assert numbers == {"kl_divergence": 0.5, "a/loss/train": 0.25, "a/loss/val": 0.125}
 
 
-def test_updates_keep_their_numbers_from_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["return", "kl_divergence", "ep_rew_mean"])
+def test_updates_keep_their_numbers_from_0(tmp_path: Path, name: str) -> None:
     """An export has those that the program wrote."""
-    text = "".join(json.dumps({"update": n, "kl_divergence": 0.01 + n / 100}) + "\n" for n in range(6))
+    text = "".join(json.dumps({"update": n, name: 0.01 + n / 100}) + "\n" for n in range(6))
     out, _ = imported(tmp_path, "a.jsonl", text)
     overwatch("export", out, "--to", "csv", "-o", tmp_path / "a.csv")
     with (tmp_path / "a.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"].endswith("kl_divergence")]
+        rows = [row for row in csv.DictReader(file) if row["metric"].startswith("overwatch.policy.")]
 
-    assert [float(row["update"]) for row in rows] == [0, 1, 2, 3, 4, 5]
+    assert sorted({float(row["update"]) for row in rows}) == [0, 1, 2, 3, 4, 5]
 
 
 def test_names_of_files_steer_no_terminal(tmp_path: Path) -> None:
     """A folder whose name is a sequence that writes the clipboard."""
     folder = tmp_path / "\x1b]52;c;aGk=\x07"
     folder.mkdir()
-    (folder / "a.csv").write_text("kl,text\n0.1,x\n0.2\n")
+    (folder / "a.csv").write_text('kl,"text\nrun x: completed"\n0.1,x\n0.2\n')
     output = overwatch("import", folder, "-o", tmp_path / "\x1b]0;out\x07").output
 
     assert "u001b]52;c;aGk=" in output
+    assert "\nrun x: completed" not in output
     assert "\x1b" not in output
     assert "\x07" not in output
 
