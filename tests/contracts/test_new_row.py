@@ -26,7 +26,6 @@ SCRIPT = '''
 """Send the new metric through the wire, and print what every reader makes of it."""
 import json
 from overwatch.catalog import Scope, find
-from overwatch.catalog.checking import problems
 from overwatch.events import Measured, NonFiniteSeen, Origin, Record, RunStarted, scalars
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.generate.catalog_page import catalog_page

@@ -1,14 +1,16 @@
 """Rows about environments and the slots in them."""
 
+from functools import partial
 from typing import Final
 
 from overwatch.catalog.metric import Audience, Cadence, Direction, Kind, Metric, NonFinite, Scope
 
-REWARD: Final = Metric(
+_env = partial(Metric, kind=Kind.GAUGE, scope=Scope.ENV)
+_slot = partial(Metric, kind=Kind.GAUGE, scope=Scope.SLOT)
+
+REWARD: Final = _env(
     name="overwatch.env.reward",
-    kind=Kind.GAUGE,
     unit="{reward}",
-    scope=Scope.ENV,
     asks="What did the last step of this env pay?",
     tele=("TELE-638", "TELE-655"),
     direction=Direction.UP,
@@ -16,11 +18,9 @@ REWARD: Final = Metric(
     feeds=("field:envs.*.reward", "finding:env-non-finite"),
 )
 
-EPISODE_RETURN: Final = Metric(
+EPISODE_RETURN: Final = _env(
     name="overwatch.env.return",
-    kind=Kind.GAUGE,
     unit="{reward}",
-    scope=Scope.ENV,
     asks="What did this env's last finished episodes earn on average?",
     tele=("TELE-640",),
     direction=Direction.UP,
@@ -32,11 +32,9 @@ EPISODE_RETURN: Final = Metric(
     feeds=("finding:reward-collapse", "finding:env-degraded", "field:aggregates.best"),
 )
 
-TASK_METRIC: Final = Metric(
+TASK_METRIC: Final = _env(
     name="overwatch.env.metric",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.ENV,
     asks="How good is this env at its task, in the run's own metric?",
     tele=("TELE-635",),
     non_finite=NonFinite.UNDEFINED,
@@ -45,11 +43,9 @@ TASK_METRIC: Final = Metric(
     feeds=("finding:env-degraded", "field:aggregates.best"),
 )
 
-RENT: Final = Metric(
+RENT: Final = _env(
     name="overwatch.env.rent",
-    kind=Kind.GAUGE,
     unit="{reward}",
-    scope=Scope.ENV,
     asks="What does this env pay for its grown parts at each step?",
     tele=("TELE-654",),
     direction=Direction.DOWN,
@@ -57,11 +53,9 @@ RENT: Final = Metric(
     feeds=("finding:env-degraded", "finding:env-non-finite"),
 )
 
-STEP_TIME: Final = Metric(
+STEP_TIME: Final = _env(
     name="overwatch.env.step_time",
-    kind=Kind.GAUGE,
     unit="s",
-    scope=Scope.ENV,
     asks="How long does one step of this env take?",
     label="step",
     direction=Direction.DOWN,
@@ -82,11 +76,9 @@ CRASHES: Final = Metric(
     feeds=("finding:crash-storm",),
 )
 
-HOST_LOSS: Final = Metric(
+HOST_LOSS: Final = _env(
     name="overwatch.env.host_loss",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.ENV,
     asks="What is the loss of the network that this env trains, on data it does not learn from?",
     label="hst loss",
     direction=Direction.DOWN,
@@ -94,11 +86,9 @@ HOST_LOSS: Final = Metric(
     tele=("TELE-641",),
 )
 
-METRIC_BEST: Final = Metric(
+METRIC_BEST: Final = _env(
     name="overwatch.env.metric_best",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.ENV,
     asks="How good was this env at best in the episode that runs, in the run's own metric?",
     label="best",
     non_finite=NonFinite.UNDEFINED,
@@ -106,11 +96,9 @@ METRIC_BEST: Final = Metric(
     tele=("TELE-636",),
 )
 
-STALLED_STEPS: Final = Metric(
+STALLED_STEPS: Final = _env(
     name="overwatch.env.stalled_steps",
-    kind=Kind.GAUGE,
     unit="{step}",
-    scope=Scope.ENV,
     asks="How many steps ago was that best?",
     label="since",
     direction=Direction.DOWN,
@@ -119,11 +107,9 @@ STALLED_STEPS: Final = Metric(
     tele=("TELE-637",),
 )
 
-FOSSIL_PARAMETERS: Final = Metric(
+FOSSIL_PARAMETERS: Final = _env(
     name="overwatch.env.fossil_parameters",
-    kind=Kind.GAUGE,
     unit="{parameter}",
-    scope=Scope.ENV,
     asks="How many parameters did seeds add to this env's network for good?",
     label="fos par",
     non_finite=NonFinite.UNDEFINED,
@@ -131,24 +117,20 @@ FOSSIL_PARAMETERS: Final = Metric(
     tele=("TELE-643",),
 )
 
-GROWTH_RATIO: Final = Metric(
+GROWTH_RATIO: Final = _env(
     name="overwatch.env.growth",
     short="growth_ratio",
     label="growth",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.ENV,
     asks="How large is this env's network with all that is connected, over what it began with?",
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
     tele=("TELE-644",),
 )
 
-SEED_SHARE: Final = Metric(
+SEED_SHARE: Final = _env(
     name="overwatch.env.seed_share",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.ENV,
     asks="What share of the gradient reaches the newest connected seeds: forward and starved where near 0?",
     label="seed gr",
     direction=Direction.UP,
@@ -156,22 +138,18 @@ SEED_SHARE: Final = Metric(
     fmt=".0%",
 )
 
-SYNERGY: Final = Metric(
+SYNERGY: Final = _env(
     name="overwatch.env.synergy",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.ENV,
     asks="How much more do the seeds add together than the sum of what each adds alone?",
     non_finite=NonFinite.UNDEFINED,
     fmt="+.3f",
     tele=("TELE-523",),
 )
 
-METRIC_WITHOUT: Final = Metric(
+METRIC_WITHOUT: Final = _env(
     name="overwatch.env.metric_without",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.ENV,
     asks="How good would this env be without any of its seeds, in the run's own metric?",
     label="without",
     non_finite=NonFinite.UNDEFINED,
@@ -179,11 +157,9 @@ METRIC_WITHOUT: Final = Metric(
     tele=("TELE-521",),
 )
 
-ATTRIBUTION_AGE: Final = Metric(
+ATTRIBUTION_AGE: Final = _env(
     name="overwatch.env.attribution_age",
-    kind=Kind.GAUGE,
     unit="{step}",
-    scope=Scope.ENV,
     asks="How many steps ago was it worked out what each seed of this env adds?",
     label="attr age",
     direction=Direction.DOWN,
@@ -204,34 +180,28 @@ ROLLBACKS: Final = Metric(
     depends_on=("event:env_rolled_back",),
 )
 
-ALPHA: Final = Metric(
+ALPHA: Final = _slot(
     name="overwatch.slot.alpha",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.SLOT,
     asks="How far is the seed in this slot blended in?",
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
     tele=("TELE-551",),
 )
 
-AGE: Final = Metric(
+AGE: Final = _slot(
     name="overwatch.slot.age",
-    kind=Kind.GAUGE,
     unit="{step}",
-    scope=Scope.SLOT,
     asks="For how many steps has this slot been in its stage?",
     non_finite=NonFinite.UNDEFINED,
     fmt=".0f",
     tele=("TELE-552",),
 )
 
-GRADIENT_HEALTH: Final = Metric(
+GRADIENT_HEALTH: Final = _slot(
     name="overwatch.slot.gradient_health",
     short="grad",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.SLOT,
     asks=(
         "How near is the gradient of this slot's seed to its host's, as the smaller of the two norms per "
         "weight over the larger: 1 equal, 0 vanished or exploded?"
@@ -242,11 +212,9 @@ GRADIENT_HEALTH: Final = Metric(
     tele=("TELE-514", "TELE-515", "TELE-557"),
 )
 
-CONTRIBUTION: Final = Metric(
+CONTRIBUTION: Final = _slot(
     name="overwatch.slot.contribution",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.SLOT,
     asks="How much does the seed in this slot add to its env, or would it if it were connected?",
     label="adds",
     direction=Direction.UP,
@@ -255,11 +223,9 @@ CONTRIBUTION: Final = Metric(
     tele=("TELE-524",),
 )
 
-INTERACTION: Final = Metric(
+INTERACTION: Final = _slot(
     name="overwatch.slot.interaction",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.SLOT,
     asks="How much does this seed add with the others beyond what it and they add alone?",
     label="interact",
     non_finite=NonFinite.UNDEFINED,
@@ -267,22 +233,18 @@ INTERACTION: Final = Metric(
     tele=("TELE-558",),
 )
 
-BOOST: Final = Metric(
+BOOST: Final = _slot(
     name="overwatch.slot.boost",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.SLOT,
     asks="How much of that does this seed gain from seeds that were there before it?",
     non_finite=NonFinite.UNDEFINED,
     fmt="+.3f",
     tele=("TELE-559",),
 )
 
-SHAPLEY: Final = Metric(
+SHAPLEY: Final = _slot(
     name="overwatch.slot.shapley",
-    kind=Kind.GAUGE,
     unit="{metric}",
-    scope=Scope.SLOT,
     asks="What is this seed's share of all that the seeds add, over every order of adding them?",
     non_finite=NonFinite.UNDEFINED,
     fmt="+.3f",

@@ -1,4 +1,4 @@
-"""What is computed from what: rows, events, findings and fields as a graph, with the arrows that rows name.
+"""What is computed from what: rows, events, findings and fields, with the arrows that rows name.
 
 Rules: an arrow is written once, at the row that depends or at the row that feeds; pure.
 """
@@ -34,40 +34,3 @@ def backwards(fed: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
         for target in targets:
             found.setdefault(target, []).append(source)
     return {name: tuple(dict.fromkeys(sources)) for name, sources in found.items()}
-
-
-def reach(name: str, step: Mapping[str, Iterable[str]]) -> list[tuple[int, str]]:
-    """All that is reached from a name, with its distance, depth first; each name once."""
-    found: list[tuple[int, str]] = []
-    seen = {name}
-
-    def walk(here: str, depth: int) -> None:
-        """Append what follows from a name, deeper by one."""
-        for after in step.get(here, ()):
-            if after not in seen:
-                seen.add(after)
-                found.append((depth, after))
-                walk(after, depth + 1)
-
-    walk(name, 1)
-    return found
-
-
-def find_cycle(fed: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Names that feed one another in a circle, the first one again at the end; empty where there is none."""
-    done: set[str] = set()
-
-    def walk(here: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the first loop below a node; empty where there is none."""
-        if here in path:
-            return (*path[path.index(here) :], here)
-        if here in done:
-            return ()
-        for after in fed.get(here, ()):
-            circle = walk(after, (*path, here))
-            if circle:
-                return circle
-        done.add(here)
-        return ()
-
-    return next((circle for name in fed if (circle := walk(name, ()))), ())

@@ -4,6 +4,7 @@ Limits named `ppo` are the defaults; the absolute limits of the original system 
 KL limits (TELE-110) hold in every preset.
 """
 
+from functools import partial
 from typing import Final
 
 from overwatch.catalog.alias import (
@@ -25,12 +26,12 @@ from overwatch.catalog.metric import (
     between,
 )
 
-KL: Final = Metric(
+_policy = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
+
+KL: Final = _policy(
     name="overwatch.policy.kl_divergence",
     parts="head",
-    kind=Kind.GAUGE,
     unit="{nat}",
-    scope=Scope.POLICY,
     asks="Is the policy changing too rapidly, violating the PPO trust region constraint?",
     label="KL",
     limits=above(0.015, 0.03),
@@ -49,12 +50,10 @@ KL: Final = Metric(
     feeds=("event:early_stopped", "field:verdict"),
 )
 
-ENTROPY: Final = Metric(
+ENTROPY: Final = _policy(
     name="overwatch.policy.entropy",
     parts="head",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.POLICY,
     asks="Does the policy still explore, as a share of the entropy of the legal actions?",
     # A policy that is solved is low too: what is low and has converged is reported as info (diagnosis).
     limits=below(0.3, 0.1),
@@ -70,12 +69,10 @@ ENTROPY: Final = Metric(
     feeds=("finding:converged", "finding:policy-collapse", "field:verdict"),
 )
 
-CLIP_FRACTION: Final = Metric(
+CLIP_FRACTION: Final = _policy(
     name="overwatch.policy.clip_fraction",
     parts="head",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.POLICY,
     asks="What share of the samples had their ratio clipped?",
     label="clip",
     limits=above(0.25, 0.5, at=True),
@@ -87,11 +84,9 @@ CLIP_FRACTION: Final = Metric(
     feeds=("finding:policy-collapse",),
 )
 
-EXPLAINED_VARIANCE: Final = Metric(
+EXPLAINED_VARIANCE: Final = _policy(
     name="overwatch.policy.explained_variance",
-    kind=Kind.GAUGE,
     unit="{variance}",
-    scope=Scope.POLICY,
     asks="How much of the returns' variance did the critic predict before the update?",
     label="expl var",
     limits=below(0.0),
@@ -107,12 +102,10 @@ EXPLAINED_VARIANCE: Final = Metric(
     feeds=("finding:policy-collapse",),
 )
 
-GRAD_NORM: Final = Metric(
+GRAD_NORM: Final = _policy(
     name="overwatch.policy.grad_norm",
     parts="head",
-    kind=Kind.GAUGE,
     unit="{norm}",
-    scope=Scope.POLICY,
     asks="How large is the gradient before clipping, against this run's own median?",
     label="grad",
     limits=above(4.0, 10.0, relative=True, least=0.125),
@@ -125,11 +118,9 @@ GRAD_NORM: Final = Metric(
     feeds=("finding:policy-collapse",),
 )
 
-GRAD_CLIPPED: Final = Metric(
+GRAD_CLIPPED: Final = _policy(
     name="overwatch.policy.grad_clipped",
-    kind=Kind.GAUGE,
     unit="1",
-    scope=Scope.POLICY,
     # A trainer may send it; else the fold works it out. No limit: many healthy runs clip at every update.
     asks=(
         "In what share of the newest twenty updates was `grad_norm` beyond the `max_grad_norm` of the run's "
@@ -141,22 +132,18 @@ GRAD_CLIPPED: Final = Metric(
     feeds=("finding:policy-grad-norm",),
 )
 
-LEARNING_RATE: Final = Metric(
+LEARNING_RATE: Final = _policy(
     name="overwatch.policy.learning_rate",
-    kind=Kind.GAUGE,
     unit="{learning_rate}",
-    scope=Scope.POLICY,
     asks="Which learning rate did the optimiser use?",
     label="lr",
     fmt=".1e",
 )
 
-POLICY_LOSS: Final = Metric(
+POLICY_LOSS: Final = _policy(
     name="overwatch.policy.loss",
     short="policy_loss",
-    kind=Kind.GAUGE,
     unit="{loss}",
-    scope=Scope.POLICY,
     asks="What was the clipped surrogate loss?",
     label="pol loss",
     fmt="+.4f",
@@ -167,11 +154,9 @@ POLICY_LOSS: Final = Metric(
     ),
 )
 
-VALUE_LOSS: Final = Metric(
+VALUE_LOSS: Final = _policy(
     name="overwatch.policy.value_loss",
-    kind=Kind.GAUGE,
     unit="{loss}",
-    scope=Scope.POLICY,
     asks="What was the critic's loss, against this run's own median?",
     label="val loss",
     limits=above(4.0, None, relative=True),
@@ -192,11 +177,9 @@ episode_return_mean ep_return ep_ret ep_rew_mean ep_rew episode_reward episodic_
 mean_reward reward_mean avg_reward average_reward reward
 """
 
-RETURN: Final = Metric(
+RETURN: Final = _policy(
     name="overwatch.policy.return",
-    kind=Kind.GAUGE,
     unit="{reward}",
-    scope=Scope.POLICY,
     asks="What did the episodes that ended in this update earn on average?",
     tele=("TELE-021",),
     direction=Direction.UP,
@@ -211,11 +194,9 @@ RETURN: Final = Metric(
     feeds=("finding:reward-collapse", "finding:converged"),
 )
 
-UPDATE_TIME: Final = Metric(
+UPDATE_TIME: Final = _policy(
     name="overwatch.policy.update_time",
-    kind=Kind.GAUGE,
     unit="s",
-    scope=Scope.POLICY,
     asks="How long did collecting and learning take, against this run's own median?",
     label="update",
     tele=("TELE-711",),

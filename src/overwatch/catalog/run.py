@@ -1,36 +1,33 @@
 """Rows about the run as a whole and about the tower itself."""
 
+from functools import partial
 from typing import Final
 
 from overwatch.catalog.alias import draft
 from overwatch.catalog.metric import Audience, Kind, Metric, NonFinite, Scope
 
-UPDATES: Final = Metric(
+_counter = partial(Metric, kind=Kind.COUNTER, scope=Scope.RUN)
+
+UPDATES: Final = _counter(
     name="overwatch.run.updates",
-    kind=Kind.COUNTER,
     unit="{update}",
-    scope=Scope.RUN,
     asks="How many PPO updates has this run finished?",
     aliases=(draft("rl.train.steps"),),
     fmt=",.0f",
 )
 
-EPISODES: Final = Metric(
+EPISODES: Final = _counter(
     name="overwatch.run.episodes",
-    kind=Kind.COUNTER,
     unit="{episode}",
-    scope=Scope.RUN,
     asks="How many episodes has this run finished?",
     aliases=(draft("rl.sample.episodes"),),
     fmt=",.0f",
     depends_on=("event:episode_ended",),
 )
 
-STEPS: Final = Metric(
+STEPS: Final = _counter(
     name="overwatch.run.steps",
-    kind=Kind.COUNTER,
     unit="{step}",
-    scope=Scope.RUN,
     asks="How many environment steps has this run taken, over all envs?",
     aliases=(draft("rl.sample.samples"),),
     fmt=",.0f",
@@ -38,11 +35,9 @@ STEPS: Final = Metric(
     feeds=("field:run.steps_per_s",),
 )
 
-NON_FINITE: Final = Metric(
+NON_FINITE: Final = _counter(
     name="overwatch.run.non_finite",
-    kind=Kind.COUNTER,
     unit="{value}",
-    scope=Scope.RUN,
     asks="How many values that must be finite were NaN or infinite?",
     label="nan",
     fmt=",.0f",
@@ -52,12 +47,10 @@ NON_FINITE: Final = Metric(
     feeds=("finding:non-finite",),
 )
 
-GPU_IDLE: Final = Metric(
+GPU_IDLE: Final = _counter(
     name="overwatch.run.gpu.idle",
     short="gpu_idle",
-    kind=Kind.COUNTER,
     unit="s",
-    scope=Scope.RUN,
     asks="For how many GPU-seconds did this run's GPUs run nothing, by what held them back?",
     label="idle",
     fmt=",.0f",

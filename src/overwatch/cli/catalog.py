@@ -20,7 +20,7 @@ from overwatch.catalog.describe import (
     source_text,
     stated_names,
 )
-from overwatch.catalog.graph import arrows, backwards, reach
+from overwatch.catalog.graph import arrows, backwards
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Place, StruckOut, places
 from overwatch.cli.recordings import BadInputError
@@ -106,28 +106,6 @@ def aliases(library: Library, fmt: str) -> None:
         width = max(map(len, names.left))
         for name, reason in names.left.items():
             click.echo(f"  {name:{width}}  {reason}")
-
-
-@catalog.command()
-@click.argument("name")
-@_FORMAT
-def graph(name: str, fmt: str) -> None:
-    """What a metric is computed from and what it feeds."""
-    rows = lookup(name, ROWS)
-    fed = arrows(ROWS)
-    back = backwards(fed)
-    known = {row.name for row in rows} or {name} & {*fed, *back} or {row.name for row in _unknown(name)}
-    found = {start: {"from": reach(start, back), "feeds": reach(start, fed)} for start in sorted(known)}
-    if fmt == "json":
-        click.echo(_json([{"name": start, **ways} for start, ways in found.items()]))
-        return
-    for start, ways in found.items():
-        click.echo(start)
-        for word, ends in ways.items():
-            for depth, end in ends:
-                click.echo(f"{'  ' * depth}{word} {end}")
-            if not ends:
-                click.echo(f"  {word} nothing")
 
 
 def _json(found: object) -> str:

@@ -7,9 +7,9 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from overwatch.catalog import LIBRARIES, ROWS
-from overwatch.catalog.checking import Surroundings, library_problems, problems
 from overwatch.events import Event
 from overwatch.snapshot import Snapshot
+from tests.overwatch.catalog.checking import Surroundings, library_problems, problems
 
 
 def catalog_problems() -> list[str]:

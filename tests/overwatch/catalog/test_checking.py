@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from overwatch.catalog import KL, LIBRARIES, NO_LIMITS, ROWS, Metric, Names, Scope, prometheus_name
+from overwatch.catalog import KL, NO_LIMITS, ROWS, Metric, Scope, prometheus_name
 from overwatch.catalog.alias import Alias, Library, draft
-from overwatch.catalog.checking import Surroundings, library_problems, problems
 from overwatch.catalog.metric import Kind, Limit, Limits, Side, above, below
 from overwatch.catalog.policy import CLIP_FRACTION
-from tests.overwatch.catalog.surroundings import catalog_problems, is_field, surroundings
+from tests.overwatch.catalog.checking import problems
+from tests.overwatch.catalog.surroundings import catalog_problems, surroundings
 
 PLAIN = Metric(
     name="overwatch.policy.thing",
@@ -100,88 +100,6 @@ def test_a_name_that_two_libraries_mean_otherwise_is_theirs_alone() -> None:
     """Where it is bare it is no word of everybody."""
     for name in ("train/approx_kl", "kl_divergence"):
         assert _wrong(replace(PLAIN, aliases=(_sb3(name, is_bare=True),))) == []
-
-
-def _table(*aliases: Alias, row: str = "return", **given: Any) -> Names:
-    """A table of SB3's."""
-    of_all = {"library": Library.SB3, "version": None, "is_run": False, "rows": {row: aliases}}
-    return Names(**{**of_all, **given})
-
-
-@pytest.mark.parametrize(
-    ("table", "stated"),
-    [
-        (_table(), "it names no row"),
-        (_table(_sb3("a"), row="thing"), "called 'thing'"),
-        (_table(_sb3("a"), is_run=True), "version"),
-        (_table(_sb3("a"), _sb3("a")), "'a' is there 2 times"),
-        (_table(_sb3("a"), left={"a": "no"}), "a row's and left out"),
-        (_table(_sb3("a"), left={"b": ""}), "without a reason"),
-        (_table(_sb3("a"), library=Library.TRL), "name of SB3"),
-        (_table(_sb3("a", scale=0.0)), "scale 0.0"),
-    ],
-)
-def test_a_broken_table_of_a_library_is_named(table: Names, stated: str) -> None:
-    """Each rule of a table can fail."""
-    others = [names for names in LIBRARIES if names.library is not table.library]
-
-    found = library_problems([*others, table], ROWS)
-
-    assert len(found) == 1, found
-    assert stated in found[0]
-
-
-def test_a_name_that_another_library_means_otherwise_is_claimed_by_none() -> None:
-    """Nobody's is everybody's, also where the other's counts in its own library alone."""
-    mine = _table(_sb3("loss/a"), row="policy_loss")
-    other = Alias(name="loss/a", library=Library.TRL, scale=-1.0, is_bare=True)
-    others = [names for names in LIBRARIES if names.library not in (Library.SB3, Library.TRL)]
-    theirs = _table(other, row="policy_loss", library=Library.TRL)
-    found = library_problems([*others, mine, theirs], ROWS)
-    assert found == ["'loss/a' means policy_loss × 1 and policy_loss × -1: let it be `is_bare` in SB3"]
-    apart = _table(_sb3("loss/a", is_bare=True), row="policy_loss")
-    assert library_problems([*others, apart, theirs], ROWS) == []
-
-
-def test_a_forgotten_table_is_named() -> None:
-    """Every library has one, and nobody else has."""
-    assert library_problems(LIBRARIES[1:], ROWS) == [f"{LIBRARIES[0].library.value} has 0 tables, not one"]
-    assert library_problems([*LIBRARIES, LIBRARIES[0]], ROWS)
-
-
-def test_a_record_that_lives_nowhere_is_named() -> None:
-    """A row that goes takes its record with it, and somebody states it."""
-    found = problems([row for row in ROWS if row is not KL], surroundings())
-
-    assert [problem for problem in found if problem.startswith("TELE-110 lives nowhere")]
-
-
-def test_a_record_that_leads_nowhere_is_named() -> None:
-    """Events and fields that are renamed are missed by the records that live in them."""
-    around = Surroundings(events={}, is_field=lambda _path: False)
-
-    found = problems(ROWS, around)
-
-    assert any("no event 'run_started'" in problem for problem in found)
-    assert any("'run.task'" in problem for problem in found)
-
-
-@pytest.mark.parametrize(
-    ("path", "leads"),
-    [
-        ("run.task", True),
-        ("policy.*.history", True),
-        ("envs.*.slots.*.blueprint", True),
-        ("envs.*.return", True),
-        ("system.gpus.*.bound", True),
-        ("run.nothing", False),
-        ("policy.history", False),
-        ("run.task.*", False),
-    ],
-)
-def test_paths_lead_through_the_snapshot(path: str, leads: bool) -> None:  # noqa: FBT001 a case of the table
-    """A path goes through structures, optional ones too, and through every entry of tables and lists."""
-    assert is_field(path) is leads
 
 
 def test_kl_has_the_same_limits_in_every_preset() -> None:

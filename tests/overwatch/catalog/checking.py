@@ -7,14 +7,14 @@ snapshot) comes in as `Surroundings`.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from overwatch.catalog import records
 from overwatch.catalog.alias import UNTABLED, Alias, Library
 from overwatch.catalog.bounds import BoundState
-from overwatch.catalog.graph import arrows, find_cycle, has_limits
+from overwatch.catalog.graph import arrows, has_limits
 from overwatch.catalog.libraries import aliases_of
 from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import Kind, Limit, Metric, Scope
@@ -222,3 +222,22 @@ def _resolves(end: str, around: Surroundings) -> bool:
             return name in RUNBOOKS
         case _:
             return False
+
+
+def find_cycle(fed: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Names that feed one another in a circle, the first one again at the end; empty where there is none."""
+    done: set[str] = set()
+
+    def walk(here: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        if here in path:
+            return (*path[path.index(here) :], here)
+        if here in done:
+            return ()
+        for after in fed.get(here, ()):
+            circle = walk(after, (*path, here))
+            if circle:
+                return circle
+        done.add(here)
+        return ()
+
+    return next((circle for name in fed if (circle := walk(name, ()))), ())
