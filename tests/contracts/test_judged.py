@@ -7,9 +7,9 @@ import pytest
 from overwatch.catalog import ROWS, Metric, Scope
 from overwatch.catalog.graph import has_limits
 from overwatch.catalog.runbooks import has_runbook
-from overwatch.catalog.unjudged import EVENTS, UNJUDGED
 from overwatch.diagnose.signals import CREEPING
 from overwatch.events import Event
+from tests.contracts.unjudged import EVENTS, UNJUDGED
 
 
 def _named(row: Metric) -> str:

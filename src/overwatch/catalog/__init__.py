@@ -33,10 +33,8 @@ from overwatch.catalog.libraries import LIBRARIES, aliases_of
 from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import (
     NO_LIMITS,
-    Audience,
     Cadence,
     Direction,
-    Fold,
     Kind,
     Limit,
     Limits,
@@ -60,11 +58,9 @@ __all__ = [
     "ROWS",
     "UNTABLED",
     "Alias",
-    "Audience",
     "Cadence",
     "Direction",
     "Estimator",
-    "Fold",
     "Kind",
     "Library",
     "Limit",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from overwatch.catalog.metric import Audience, Direction, Kind, Metric, NonFinite, Scope
+from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 
 COMPILE: Final = "compile"
 """Of the lines that state what was compiled again: fields `function`, `reason`, `count`."""
@@ -17,7 +17,6 @@ RECOMPILES: Final = Metric(
     direction=Direction.DOWN,
     fmt=".0f",
     fix="keep shapes and flags the same in each update",
-    audience=(Audience.DEVELOPER,),
     feeds=("finding:recompiles",),
 )
 ROWS: Final = (RECOMPILES,)

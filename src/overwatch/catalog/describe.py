@@ -37,18 +37,15 @@ def describe(row: Metric) -> dict[str, Stated]:
         "non_finite": row.non_finite.value,
         "limits": {name: limits_text(row.limits_for(name)) or "none" for name in PRESETS},
         "hold": f"{row.hold[0]} of {row.hold[1]} updates",
-        "several_at_once": row.fold.value,
         "judged_by": f"the mean of {row.mean_of}" if row.mean_of > 1 else "each value",
         "fix": row.fix or None,
         "estimator": None if row.estimator is None else row.estimator.value,
         "moment": None if row.moment is None else row.moment.value,
-        "audience": [owner.value for owner in row.audience],
         "cadence": row.every.value,
         "records": list(row.tele),
         "aliases": [_alias(alias) for alias in aliases_of(row)],
         "also_on_metrics": list(row.also),
         "attributes": dict(row.attributes),
-        "since": row.since,
     }
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.metric import Audience, Cadence, Direction, Kind, Metric, NonFinite, Scope
+from overwatch.catalog.metric import Cadence, Direction, Kind, Metric, NonFinite, Scope
 
 _env = partial(Metric, kind=Kind.GAUGE, scope=Scope.ENV)
 _slot = partial(Metric, kind=Kind.GAUGE, scope=Scope.SLOT)
@@ -26,7 +26,6 @@ EPISODE_RETURN: Final = _env(
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt="+.2f",
-    audience=tuple(Audience),
     cadence=Cadence.EPISODE,
     depends_on=("event:episode_ended",),
     feeds=("finding:reward-collapse", "finding:env-degraded", "field:aggregates.best"),
@@ -39,7 +38,6 @@ TASK_METRIC: Final = _env(
     tele=("TELE-635",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
-    audience=tuple(Audience),
     feeds=("finding:env-degraded", "field:aggregates.best"),
 )
 
@@ -71,7 +69,6 @@ CRASHES: Final = Metric(
     asks="How often did an env of this run crash?",
     fmt=".0f",
     fix="open the env: last actions, events, traceback",
-    audience=tuple(Audience),
     depends_on=("event:env_crashed",),
     feeds=("finding:crash-storm",),
 )

@@ -38,19 +38,6 @@ class Scope(Enum):
     TOWER = "tower"
 
 
-class Audience(Enum):
-    """Who needs a metric."""
-
-    OPERATOR = "operator"
-    """Watches a run."""
-    DEVELOPER = "developer"
-    """Debugs a trainer."""
-    RESEARCHER = "researcher"
-    """Compares runs."""
-    AUTOMATION = "automation"
-    """Alerts, early stops, schedulers."""
-
-
 class Cadence(Enum):
     """When a new value comes."""
 
@@ -77,14 +64,6 @@ class NonFinite(Enum):
     """Something is broken: losses, gradients, KL, entropy, rewards."""
     UNDEFINED = "undefined"
     """The question has no answer yet: shown `n/a`, never a finding."""
-
-
-class Fold(Enum):
-    """How several values within one tick become one."""
-
-    LAST = "last"
-    SUM = "sum"
-    MEAN = "mean"
 
 
 class Side(Enum):
@@ -225,7 +204,6 @@ class Metric:
     """Limits of the other presets, where they differ."""
     direction: Direction = Direction.NONE
     non_finite: NonFinite = NonFinite.CRITICAL
-    fold: Fold = Fold.LAST
     fmt: str = ".3f"
     """`format()` specification for panels."""
     suffix: str = ""
@@ -260,15 +238,12 @@ class Metric:
     """How it is computed, of a divergence."""
     moment: Moment | None = None
     """Over what an update's values become one, where that matters."""
-    audience: tuple[Audience, ...] = (Audience.OPERATOR, Audience.DEVELOPER)
     cadence: Cadence | None = None
     """When a new value comes; `None` is what is usual in its scope."""
     depends_on: tuple[str, ...] = ()
     """What it is computed from: full names of rows, or `event:` and an event's tag."""
     feeds: tuple[str, ...] = ()
     """Who reads it besides rows that depend on it: `event:`, `finding:`, `bound:` or `field:` and a name."""
-    since: str = "0.1"
-    """First version of Overwatch that knows it."""
     chooses: str | None = None
     """The preset that suits a run which emits this and names neither preset nor algorithm."""
     parts: str = ""

@@ -15,7 +15,6 @@ from overwatch.catalog.alias import (
 )
 from overwatch.catalog.metric import (
     NO_LIMITS,
-    Audience,
     Direction,
     Kind,
     Metric,
@@ -46,7 +45,6 @@ KL: Final = _policy(
     ),
     estimator=Estimator.K3,
     moment=Moment.LAST_EPOCH,
-    audience=tuple(Audience),
     feeds=("event:early_stopped", "field:verdict"),
 )
 
@@ -65,7 +63,6 @@ ENTROPY: Final = _policy(
     tele=("TELE-120",),
     # A library's own name is that of nats: see `entropy_nats`.
     aliases=plain("entropy_relative", "relative_entropy", "normalized_entropy", "entropy_share"),
-    audience=tuple(Audience),
     feeds=("finding:converged", "finding:policy-collapse", "field:verdict"),
 )
 
@@ -189,7 +186,6 @@ RETURN: Final = _policy(
         draft("rl.environment.reward.mean"),
         *plain(*_RETURNS.split()),
     ),
-    audience=tuple(Audience),
     depends_on=("event:episode_ended",),
     feeds=("finding:reward-collapse", "finding:converged"),
 )

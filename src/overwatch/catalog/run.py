@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from overwatch.catalog.alias import draft
-from overwatch.catalog.metric import Audience, Kind, Metric, NonFinite, Scope
+from overwatch.catalog.metric import Kind, Metric, NonFinite, Scope
 
 _counter = partial(Metric, kind=Kind.COUNTER, scope=Scope.RUN)
 
@@ -31,7 +31,6 @@ STEPS: Final = _counter(
     asks="How many environment steps has this run taken, over all envs?",
     aliases=(draft("rl.sample.samples"),),
     fmt=",.0f",
-    audience=tuple(Audience),
     feeds=("field:run.steps_per_s",),
 )
 
@@ -42,7 +41,6 @@ NON_FINITE: Final = _counter(
     label="nan",
     fmt=",.0f",
     fix="stop, reload the last checkpoint, look at the first field that went non-finite",
-    audience=tuple(Audience),
     depends_on=("event:non_finite_seen",),
     feeds=("finding:non-finite",),
 )

@@ -12,7 +12,7 @@ from overwatch.catalog import KL, Library, Scope
 from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured, RunFinished, RunStarted
 from overwatch.follow.base import Logged
-from overwatch.follow.columns import Chosen, Columns
+from overwatch.follow.columns import Chosen
 from overwatch.follow.files import File
 from overwatch.follow.readers import by_name
 from overwatch.follow.runs import Run
@@ -44,27 +44,6 @@ def values(event: Measured) -> dict[str, float]:
     return {name.rpartition("overwatch.policy.")[2]: column.first() for name, column in event.values.items()}
 
 
-@pytest.mark.parametrize(
-    ("names", "library", "hits"),
-    [
-        (["train/approx_kl", "rollout/ep_rew_mean", "mine"], Library.SB3, 2),
-        (["losses/policy_loss", "losses/approx_kl", "charts/learning_rate"], Library.CLEANRL, 3),
-        (["learners/default_policy/vf_loss", "env_runners/episode_return_mean"], Library.RLLIB, 2),
-        (["step", "loss", "kl", "mine"], None, 2),
-    ],
-)
-def test_the_library_with_the_most_names_wrote_them(
-    names: list[str], library: Library | None, hits: int
-) -> None:
-    """Counted over all names that were seen; what the user states stands."""
-    columns, declared = Columns(Chosen()), Columns(Chosen(library=Library.TRL))
-    columns.see(names)
-    declared.see(names)
-
-    assert (columns.library, columns.hits) == (library, hits)
-    assert declared.library is Library.TRL
-
-
 def test_names_of_a_library_fill_their_rows_in_the_rows_unit() -> None:
     """SB3's entropy loss is minus nats; its steps are the run's; its time and step are no charts."""
     story = Story(Declared())
@@ -75,15 +54,6 @@ def test_names_of_a_library_fill_their_rows_in_the_rows_unit() -> None:
     assert isinstance(found[0], RunStarted)
     assert values(update) == {"kl_divergence": 0.01, "entropy_nats": 0.5, "overwatch.custom.mine": 3}
     assert steps.values[STEPS.name].first() == 128
-
-
-def test_names_of_no_library_are_taken_as_by_hand() -> None:
-    """Words that the SDK knows fill rows; others are custom; a word is no number."""
-    (update,) = updates(
-        events(Story(Declared()), {"approx_kl": 0.5, "mine": 1, "text": "word", "flag": True})
-    )
-
-    assert values(update) == {"kl_divergence": 0.5, "overwatch.custom.mine": 1}
 
 
 def test_rows_of_an_episode_are_no_update() -> None:

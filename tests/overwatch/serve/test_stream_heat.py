@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from aiohttp import ClientSession
 
 from overwatch.serve.archive import Archive
@@ -29,40 +28,6 @@ def test_envs_and_lanes_are_one_answer_each() -> None:
         assert (part.total, part.columns) == (8, 2)
         assert [(row.id, row.cells[-1]) for row in part.rows] == [(3, "x")]
         assert [row.id for row in lanes.rows] == ["cuda:0"]
-
-    scenario(work)
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [
-        ("of=cpu", "of"), ("columns=0", "columns"), ("columns=513", "columns"), ("from=later", "from"),
-        ("from=9&to=3", "from"), ("rows=9999", "rows"), ("offset=-1", "offset"), ("sort=best", "sort"),
-        ("filter=stge=pruned", "filter"), ("name=x", "name"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_asked_names_the_parameter(query: str, parameter: str) -> None:
-    """Status 400 with the value and what is taken instead."""
-
-    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
-        tower.update("run-1", 1)
-        reply = await client.get(f"{PATH}?{query}")
-        assert reply.status == 400
-        assert (await reply.json())["parameter"] == parameter
-
-    scenario(work)
-
-
-def test_a_run_that_is_not_there_is_not_found() -> None:
-    """Of no run at all, and of one that nothing was received of."""
-
-    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
-        none = await client.get(PATH)
-        tower.update("run-1", 1)
-        other = await client.get(PATH, params={"run": "other"})
-
-        assert (none.status, other.status) == (404, 404)
-        assert "'other'" in (await other.json())["error"]
 
     scenario(work)
 

@@ -13,7 +13,7 @@ from tests import fakes
 from tests.overwatch.serve.test_archive import how, passed_by
 from tests.overwatch.serve.test_stream import HandDrivenTower, scenario
 
-PATH = "/api/v1/history"
+PATH, HEAT = "/api/v1/history", "/api/v1/heat"
 
 
 def test_the_past_of_a_run_is_one_answer() -> None:
@@ -37,34 +37,49 @@ def test_the_past_of_a_run_is_one_answer() -> None:
     scenario(work)
 
 
+@pytest.mark.parametrize("path", [PATH, HEAT])
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
         ("columns=0", "columns"), ("columns=513", "columns"), ("columns=x", "columns"),
         ("from=later", "from"), ("from=nan", "from"), ("to=-1", "to"), ("from=9&to=3", "from"),
-        ("to=1e30", "to"), ("columns=-1", "columns"), ("about=maybe", "about"), ("names=x", "names"),
-        ("&".join(f"name=x{n}" for n in range(65)), "name"),
+        ("to=1e30", "to"), ("columns=-1", "columns"), ("names=x", "names"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_names_the_parameter(query: str, parameter: str) -> None:
+def test_what_cannot_be_asked_names_the_parameter(path: str, query: str, parameter: str) -> None:
     """Status 400 with the value and what is taken instead."""
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.update("run-1", 1)
-        reply = await client.get(f"{PATH}?{query}")
+        reply = await client.get(f"{path}?{query}")
         assert reply.status == 400
         assert (await reply.json())["parameter"] == parameter
 
     scenario(work)
 
 
-def test_a_run_that_is_not_there_is_not_found() -> None:
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        (f"{PATH}?about=maybe", "about"), (f"{PATH}?" + "&".join(f"name=x{n}" for n in range(65)), "name"),
+        (f"{HEAT}?of=cpu", "of"), (f"{HEAT}?rows=9999", "rows"), (f"{HEAT}?offset=-1", "offset"),
+        (f"{HEAT}?sort=best", "sort"), (f"{HEAT}?filter=stge=pruned", "filter"), (f"{HEAT}?name=x", "name"),
+    ],
+)  # fmt: skip
+def test_what_one_of_them_cannot_be_asked_names_the_parameter(query: str, parameter: str) -> None:
+    """The same of parameters that only one has."""
+    path, _, rest = query.partition("?")
+    test_what_cannot_be_asked_names_the_parameter(path, rest, parameter)
+
+
+@pytest.mark.parametrize("path", [PATH, HEAT])
+def test_a_run_that_is_not_there_is_not_found(path: str) -> None:
     """Of no run at all, and of one that nothing was received of."""
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
-        none = await client.get(PATH)
+        none = await client.get(path)
         tower.update("run-1", 1)
-        other = await client.get(PATH, params={"run": "other"})
+        other = await client.get(path, params={"run": "other"})
 
         assert (none.status, other.status) == (404, 404)
         assert "'other'" in (await other.json())["error"]

@@ -103,7 +103,7 @@ def test_few_samples_are_joined_over_the_whole_width() -> None:
 
 @pytest.mark.parametrize("value", [0.9, 9.0, 4e5, -3.0])
 def test_a_row_with_limits_has_their_scale_or_one_that_holds_its_values(value: float) -> None:
-    """A limit is a dotted line of its severity where it is apart from the axis; no value is cut off at one."""
+    """A limit is a dotted line of its severity where it is apart from the axis; no value is cut off."""
     limits = (
         Line(value=0.5, severity="warning", text=">.5"),
         Line(value=1.0, severity="critical", text=">1"),

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.simulate import SECOND, Script, Settings, Teller, parse_fault
-from overwatch.snapshot import Finding, Reading, Snapshot, System
+from overwatch.snapshot import Finding, Snapshot
 from overwatch.tui import once
 from overwatch.tui.panels.alarms import on_rail
 from tests.overwatch.simulate.runs import START
@@ -88,23 +87,6 @@ def test_no_tick_contradicts_itself(scene: str) -> None:
 
     assert {one: (len(when), when[0]) for one, when in seen.items()} == {}
     assert len(stated) > 3
-
-
-def test_what_contradicts_itself_is_noticed() -> None:
-    """Of a run with a crashed env: a header that is too mild or counts otherwise, a row that looks well."""
-    *_, shown = snapshots(28, STORM)
-    assert (contradictions(shown), on_the_screen(shown)) == ([], [])
-    well = tuple(replace(env, status="ok") for env in shown.envs)
-    for part in (
-        {"verdict": replace(shown.verdict, severity="ok")},
-        {"verdict": replace(shown.verdict, counts={"critical": 99})},
-        {"verdict": replace(shown.verdict, severity="ok", text="6 env healthy", counts={}), "findings": ()},
-        {"findings": ()},
-        {"envs": well},
-        {"envs": well, "board": replace(shown.board, counts={"ok": 6}, groups=())},
-        {"policy": dict.fromkeys(shown.policy, Reading(status="ok")), "system": System()},
-    ):
-        assert contradictions(replace(shown, **part)), part
 
 
 def contradictions(shown: Snapshot) -> list[str]:

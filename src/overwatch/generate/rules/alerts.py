@@ -6,6 +6,7 @@ compared with itself earlier, so that one born above 0 is seen.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from overwatch.catalog.alerts import (
@@ -31,6 +32,7 @@ LOOK_BACK_S: Final = 600
 """For how long after it rose a counter is reported."""
 _SIGNALS: Final = ("log_records", "metric_points", "spans")
 _JOB: Final = ("job",)
+_alert = partial(Alert, area=Area.COLLECTOR, by=_JOB)
 _EXPORTER: Final = ("job", "exporter")
 _LISTENER: Final = ("job", "listener")
 
@@ -62,9 +64,8 @@ def _down(plan: Plan) -> Alert:
     jobs = f"{plan.runs_job}|{plan.collector_job}"
     refused = risen(_SIGNALS, "otelcol_receiver_refused", LOOK_BACK_S // 2)
     accepted = risen(_SIGNALS, "otelcol_receiver_accepted", LOOK_BACK_S // 2)
-    return Alert(
+    return _alert(
         code="collector-down",
-        area=Area.COLLECTOR,
         severity="critical",
         expr=(
             f'1 - min by (job) (up{{job=~"{jobs}"}}) > 0\nor\nabsent(up{{job="{plan.collector_job}"}})\nor\n'
@@ -81,13 +82,11 @@ def _down(plan: Plan) -> Alert:
 
 def _refusing(plan: Plan) -> Alert:
     refused, accepted = "otelcol_receiver_refused", "otelcol_receiver_accepted"
-    return Alert(
+    return _alert(
         code="collector-refusing",
-        area=Area.COLLECTOR,
         expr=f"({risen(_SIGNALS, refused, LOOK_BACK_S // 2)}) > 0",
         hold_s=plan.hold(120),
         summary="The collector turns away some of what it is sent.",
-        by=_JOB,
         bad=(*own(refused, "0+5x400", "refusing"), *own(accepted, "0+5x400", "refusing")),
         good=own(refused, "0", "refusing"),
         lead=1,
@@ -96,13 +95,11 @@ def _refusing(plan: Plan) -> Alert:
 
 def _late(plan: Plan) -> Alert:
     shown = "overwatch_tower_frame_timestamp_seconds"
-    return Alert(
+    return _alert(
         code="frames-late",
-        area=Area.COLLECTOR,
         expr=f"time() - min by (job) ({shown}) > {FRAMES_LATE_S}",
         hold_s=plan.hold(120),
         summary="The collector shows its runs late.",
-        by=_JOB,
         bad=(of_job(shown, "-1000", "late"),),
         good=(of_job(shown, "1000000000", "late"),),
     )
@@ -111,9 +108,8 @@ def _late(plan: Plan) -> Alert:
 def _exporting(plan: Plan) -> Iterator[Alert]:
     size, room = "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity"
     full = of_job(room, "100", "full", exporter="otlp")
-    yield Alert(
+    yield _alert(
         code="exporter-queue-full",
-        area=Area.COLLECTOR,
         expr=f"max by (job, exporter) ({size}) / max by (job, exporter) ({room}) > {QUEUE_FULL:g}",
         hold_s=plan.hold(60),
         summary="An exporter of the collector cannot keep up.",
@@ -127,9 +123,8 @@ def _storage(plan: Plan) -> Alert:
     """Recordings and snapshots fill their shares as they should; what counts is room, and the journal's."""
     room, most = "overwatch_storage_room_bytes", "overwatch_storage_max_bytes"
     have, share = (f'overwatch_storage_{name}_bytes{{part="journal"}}' for name in ("part", "share"))
-    return Alert(
+    return _alert(
         code="storage-filling",
-        area=Area.COLLECTOR,
         expr=(
             f"min by (job) ({room} / {most}) < {STORAGE_FULL:g}\nor\n"
             f"max by (job) ({have} / {share}) > {STORAGE_FULL:g}"
@@ -146,9 +141,8 @@ def _slow_disk(plan: Plan) -> Alert:
     """By the mean of what has ended, and by what has not."""
     took, commits = "overwatch_journal_commit_seconds_total", "overwatch_journal_commits_total"
     waiting, within = "overwatch_journal_waiting_seconds", span(plan.at_least(LOOK_BACK_S // 2))
-    return Alert(
+    return _alert(
         code="journal-slow",
-        area=Area.COLLECTOR,
         expr=(
             f"max by (job) (rate({took}[{within}]) / rate({commits}[{within}])) > {DISK_SLOW_S:g}\nor\n"
             f"max by (job) ({waiting}) > {DISK_STALLED_S:g}"
@@ -165,13 +159,11 @@ def _slow_disk(plan: Plan) -> Alert:
 
 def _certificate(plan: Plan) -> Alert:
     end = "overwatch_certificate_end_timestamp_seconds"
-    return Alert(
+    return _alert(
         code="certificate-ending",
-        area=Area.COLLECTOR,
         expr=f"min by (job) ({end}) - time() < {CERTIFICATE_S}",
         hold_s=plan.hold(60),
         summary="A certificate of the collector ends within two weeks.",
-        by=_JOB,
         bad=(of_job(end, "1000000", "ending"),),
         good=(of_job(end, "1000000000", "ending"),),
     )
@@ -212,9 +204,8 @@ def _lost(plan: Plan) -> Iterator[Alert]:
             {},
         ),
     ):
-        yield Alert(
+        yield _alert(
             code=code,
-            area=Area.COLLECTOR,
             expr=f"sum by ({', '.join(by)}) (increase({name}[{span(LOOK_BACK_S)}])) > 0",
             hold_s=plan.hold(hold_s),
             summary=summary,
