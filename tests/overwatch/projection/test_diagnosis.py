@@ -45,21 +45,6 @@ def _throttled() -> list[Event]:
     return events
 
 
-def test_lanes_come_worst_first_with_their_bound() -> None:
-    """Critical, then warning, then as it should be, each with mark, reason and readings."""
-    system = _shown(_throttled(), for_s=4.5).system
-
-    assert [(lane.gpu_id, lane.bound and lane.bound.state + lane.bound.mark) for lane in system.gpus] == [
-        ("gpu10", "THROTTLED!!"), ("gpu2", "SYNC-BOUND!"), ("gpu11", "COMPUTE-BOUND"),
-    ]  # fmt: skip
-    lane = system.gpus[0]
-    assert (lane.throttle, lane.clock_hz, lane.clock_max_hz, lane.power_limit_w, lane.rank) == (
-        ("thermal",), 1140e6, 1980e6, 700, 0,
-    )  # fmt: skip
-    assert system.bound is not None
-    assert (system.bound.state, system.bound.why) == ("SYNC-BOUND", "80% of each step waits for gpu10")
-
-
 def test_equal_lanes_are_in_natural_order() -> None:
     """gpu2 comes before gpu10."""
     reported = lane_readings(START_NS, ["gpu10", "gpu2", "gpu1"], utilization=[0.5] * 3)
@@ -114,24 +99,6 @@ def _busy_env() -> list[Event]:
     return events
 
 
-def test_the_drawer_shows_all_of_one_env() -> None:
-    """Rank, reasons with weights, trends with their windows, actions, events."""
-    detail = _shown(_busy_env(), View(rows=1, env_id=3), for_s=1).detail
-
-    assert detail is not None
-    assert detail.env is not None
-    assert (detail.env.env_id, detail.env.status, detail.rank, detail.num_envs) == (3, "degraded", 1, 6)
-    assert [(reason.name, reason.text) for reason in detail.reasons] == [("gate fails", "5 at G2: x")]
-    assert detail.reasons[0].weight == detail.env.anomaly.score > 0
-    assert detail.actions == ("199 WAIT", "198 GERMINATE a conv")
-    assert detail.events == ("a gate=G2 passed=no failed=x",) * 5
-    assert detail.trends["return"].window == "10 episodes"
-    assert detail.trends["rent"].window == "last 115 steps"
-    assert detail.trends["rent"].values[-1] == pytest.approx(3.9)
-    assert detail.trends["fps"].values == (pytest.approx(100.0),) * 24
-    assert "metric" not in detail.trends
-
-
 def test_a_feed_that_is_full_of_others_keeps_the_envs_events() -> None:
     """Hundreds of lines later the facts about the selected env are still there."""
     talk = [
@@ -151,23 +118,6 @@ def test_an_env_never_seen_has_its_id_alone() -> None:
     assert (detail.env, detail.rank, detail.trends) == (None, None, {})
 
 
-def test_rollups_are_shown_by_lane() -> None:
-    """Census and actions of each lane, in the order of the board's groups."""
-    events = [
-        *_busy_env(),
-        fakes.slots(START_NS + 41 * SECOND, [0, 3, 4], ["a", "a", "b"], ["training", "training", "holding"]),
-    ]
-    snapshot = _shown(events, for_s=1)
-    lanes = snapshot.aggregates.lanes
-
-    assert [lane.gpu_id for lane in lanes] == [group.gpu_id for group in snapshot.board.groups]
-    by_lane = {lane.gpu_id: {s: n for s, n in lane.seed_census.items() if n} for lane in lanes}
-    assert by_lane == {"gpu2": {"training": 1, "holding": 1}, "gpu10": {"training": 1}}
-    assert {lane.gpu_id: lane.actions for lane in lanes} == {
-        "gpu2": {"germinate": 0.5, "wait": 0.5}, "gpu10": {},
-    }  # fmt: skip
-
-
 def test_the_feed_has_a_rate() -> None:
     """Two lines a second over the last ten seconds; none before the first line; 0 when it went quiet."""
     lines: list[Event] = [
@@ -178,16 +128,6 @@ def test_the_feed_has_a_rate() -> None:
     assert _shown([fakes.policy(START_NS, entropy=0.5)], for_s=1).feed_rate is None
     quiet = [*lines, fakes.policy(START_NS + 100 * SECOND, entropy=0.5)]
     assert _shown(quiet, for_s=1).feed_rate == 0
-
-
-def test_a_healthy_run_names_what_is_judged() -> None:
-    """Envs, policy and lanes, in one line."""
-    events: list[Event] = [fakes.policy(START_NS + i, index=i, kl_divergence=0.01) for i in range(25)]
-    events += [fakes.envs(START_NS, [0, 1], reward=[0.0, 1.0])]
-    assert _shown(events, for_s=1).verdict.text == "2 env, policy healthy"
-
-    events += [lane_readings(START_NS, ["gpu0", "gpu1"], utilization=[0.9, 0.9])]
-    assert _shown(events, for_s=1).verdict.text == "2 env, policy and 2 lanes healthy"
 
 
 def test_the_header_counts_the_envs_that_are_well() -> None:

@@ -49,16 +49,6 @@ def test_absent_is_absent_and_not_zero() -> None:
     assert (reading.value, reading.status, reading.text) == (None, "absent", "–")
 
 
-def test_a_reading_carries_value_status_limit_and_text() -> None:
-    """KL at 0.0231 is a warning beyond .015, shown with four decimals."""
-    reading = _shown(_full()).policy["kl_divergence"]
-
-    assert (reading.value, reading.status, reading.text) == (0.0231, "warning", "0.0231")
-    assert reading.limit is not None
-    assert (reading.limit.text, reading.limit.value) == (">.015", 0.015)
-    assert _shown(_full()).policy["entropy"].text == "62%max"
-
-
 def test_undefined_is_shown_as_not_available() -> None:
     """Explained variance without variance is n/a, and no verdict."""
     reading = _shown(_full()).policy["explained_variance"]
@@ -81,17 +71,6 @@ def test_nan_is_critical_and_shown_as_nan() -> None:
         "nan",
         "NaN",
     )
-
-
-def test_envs_are_grouped_by_lane_worst_lane_first() -> None:
-    """The crashed env leads, with its lane; the calm lane follows."""
-    snapshot = _shown(_full())
-
-    assert [(env.env_id, env.gpu_id, env.status) for env in snapshot.envs] == [
-        (2, "gpu", "crashed"), (0, "cpu", "ok"), (1, "cpu", "ok"),
-    ]  # fmt: skip
-    assert [(group.gpu_id, group.n_envs) for group in snapshot.board.groups] == [("gpu", 1), ("cpu", 2)]
-    assert snapshot.board.counts == {"crashed": 1, "ok": 2}
 
 
 def test_slots_come_from_the_env_not_from_a_schema() -> None:
@@ -129,16 +108,6 @@ def test_the_board_names_the_columns_that_the_run_reports() -> None:
     """Return hides reward once episodes ended; what nobody reports has no column."""
     assert _shown(_full()).board.columns == ("return",)
     assert _shown([fakes.envs(START_NS, [0], reward=[1.0])]).board.columns == ("reward",)
-
-
-def test_rollups_cover_the_fleet() -> None:
-    """Census, action mix and both ends are over all envs."""
-    aggregates = _shown(_full()).aggregates
-
-    assert {stage: n for stage, n in aggregates.seed_census.items() if n} == {"dormant": 1, "training": 1}
-    assert aggregates.actions == {"wait": 0.5, "prune": 0.5}
-    assert [(best.env_id, best.field, best.value) for best in aggregates.best] == [(1, "return", 3.0)]
-    assert [(worst.env_id, worst.value) for worst in aggregates.worst] == [(0, 1.0)]
 
 
 def test_the_verdict_names_the_cause() -> None:

@@ -172,39 +172,6 @@ def test_no_size_is_blank(width: int, height: int) -> None:
             assert any(plain(line).startswith(word) for line in lines[:3])
 
 
-@pytest.mark.parametrize("size", [(80, 24), (80, 29), (120, 40), (200, 60)])
-@pytest.mark.parametrize("make", [scenario.healthy, scenario.storm, scenario.without_slots])
-def test_services_take_no_row_of_the_panels_that_are_always_there(
-    make: Callable[[], Snapshot], size: tuple[int, int]
-) -> None:
-    """One line below 30 rows; what is above, the alarms and the board's title stay as they were."""
-    without = [plain(one) for one in overview(make(), _context("storm", make(), size)).lines]
-    full = with_services(make())
-    lines = [plain(one) for one in overview(full, _context("storm", full, size)).lines]
-    own = [line for line in lines if line.startswith(("rollouts", "replay"))]
-    alarms, board = (
-        next(n for n, line in enumerate(without) if line.startswith("─") and word in line)
-        for word in ("ALARMS", "BOARD")
-    )
-
-    assert len(own) == {24: 1, 29: 1, 40: 3, 60: 3}[size[1]]
-    assert own[0].startswith("rollouts 1 ! 12 groups 96 seq")
-    assert lines[:alarms] == without[:alarms]
-    assert lines[alarms : alarms + len(own)] == own
-    assert lines[alarms + len(own) : board + len(own) + 1] == without[alarms : board + 1]
-    assert len(lines) == size[1]
-
-
-def test_services_are_folded_and_counted() -> None:
-    """What has no line of its own is counted in the last; the worst is the one that has it."""
-    frame = _frame("services", (80, 24)).splitlines()
-    (line,) = [line for line in frame if line.startswith("rollouts")]
-    assert line.endswith("+2 more")
-    assert "! " in line
-    (silent,) = [line for line in _frame("services", (200, 60)).splitlines() if line.startswith("replay")]
-    assert "silent 3m  61% full" in silent
-
-
 @pytest.mark.parametrize("height", range(24, 40))
 @pytest.mark.parametrize("count", [0, 3, 6])
 def test_services_give_way_where_there_is_no_room(height: int, count: int) -> None:
@@ -242,21 +209,6 @@ def test_a_cause_is_cut_only_where_it_has_no_room() -> None:
     assert "third" in shown(160)
     assert "…" in shown(140)
     assert "third" in shown(140)
-
-
-def test_reasons_are_whole_where_a_wide_terminal_has_room() -> None:
-    """The board grows for its longest reasons, and the charts get what is left."""
-    full = scenario.storm()
-    long = ("4 culls in 60s of nine slots", "3 fails at G2", "return 4.6 mad low")
-    first = full.envs[0]
-    env = msgspec.structs.replace(first, anomaly=msgspec.structs.replace(first.anomaly, reasons=long))
-    snapshot = msgspec.structs.replace(full, envs=(env, *full.envs[1:]))
-    ctx = _context("storm", snapshot, (200, 60))
-    text = "\n".join(plain(line) for line in overview(snapshot, ctx).lines)
-
-    assert " · ".join(long) in text
-    assert "─ RETURN " in text
-    assert "─ KL " in text
 
 
 def test_alarms_are_whole_on_a_wide_terminal() -> None:
