@@ -344,9 +344,10 @@ def _check_code(code: str) -> None:
     """Raise for a code that no finding has, with the nearest that there is."""
     import difflib
 
+    from overwatch.analyse.audit import END_UNKNOWN
     from overwatch.catalog.runbooks import RUNBOOKS, has_runbook
 
-    if not has_runbook(code):
+    if code != END_UNKNOWN and not has_runbook(code):
         near = difflib.get_close_matches(code, RUNBOOKS, 1)
         hint = f"did you mean {near[0]}?" if near else "docs/runbooks.md lists all"
         raise BadInputError(f"--ignore {code} is no kind of finding; {hint}")
