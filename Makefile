@@ -17,7 +17,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow diagnosis real-runs corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow diagnosis real-runs corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -113,9 +113,6 @@ bench-web: $(VENV)/.installed  ## the page in Chromium: longest tasks, scripting
 bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and SB3, whole loops beside RLlib and JAX
 	$(BIN)/python tests/bench/bench_train.py $(BENCH_FLAGS)
 	$(BIN)/python tests/bench/loops.py
-
-bench-morph: $(VENV)/.installed  ## hosts of morphogenesis beside jax.vmap and jit, and beside a loop over hosts
-	$(BIN)/python tests/bench/bench_morph.py $(BENCH_FLAGS)
 
 bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BENCH_FLAGS="--quick" or "--huge"
 	$(BIN)/python tests/bench/bench_replay.py $(BENCH_FLAGS)

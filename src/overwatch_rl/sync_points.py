@@ -43,15 +43,10 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
         why="the errors of a batch become priorities in the table, which decide what is sampled next",
         how_often="once a gradient step, with dqn only",
     ),
-    "hosts.live": SyncPoint(
-        where="worlds/morphogenesis/hosts/live.py",
-        why="how many branches are live decides how much is computed",
-        how_often="once a training step and once a validation, in morphogenesis only",
-    ),
     "morphogenesis.envs": SyncPoint(
         where="worlds/morphogenesis/world.py",
-        why="which envs begin, are rolled back or are kept decides what is computed; actions must be legal",
-        how_often="up to ten times a step, in morphogenesis only, which runs on a CPU",
+        why="which envs and branches are live decides what is computed; actions must be legal",
+        how_often="once a step, in morphogenesis only, which runs on a CPU",
     ),
     "log.view": SyncPoint(
         where="telemetry/log.py",

@@ -54,7 +54,7 @@ from overwatch.events import (
 from overwatch.projection import project
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import apply, new_run
-from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED
+from overwatch_rl.worlds.morphogenesis.rewards import SUMMARISED
 from tests import fakes
 from tests.fakes import START_NS
 

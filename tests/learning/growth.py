@@ -20,9 +20,7 @@ from overwatch_rl.trained import player
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
-from overwatch_rl.worlds.evaluation import play
-from overwatch_rl.worlds.morphogenesis.baselines import best_schedule, rules, schedules
-from overwatch_rl.worlds.schedules import baselines
+from overwatch_rl.worlds.evaluation import baselines, best_schedule, play, schedules
 from tests.learning.picture import Curve, Panel, picture
 from tests.learning.training import Numbers
 
@@ -124,7 +122,6 @@ def grow(seed: int) -> Grown:
         "trained": player(algorithm),
         **{name: fixed[name] for name in ("always-wait", "random")},
         "best schedule": best_schedule(held_out, HELD_OUT - 1)[1],
-        **rules(held_out),
     }
     found = {name: play(held_out, act, HELD_OUT + seed) for name, act in acts.items()}
     curve = [None if row["return"] != row["return"] else round(row["return"], 3) for row in kept.updates]

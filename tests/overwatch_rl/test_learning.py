@@ -17,8 +17,7 @@ from overwatch_rl.trained import player
 from overwatch_rl.training.trainer import TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
-from overwatch_rl.worlds.evaluation import Played, play
-from overwatch_rl.worlds.schedules import baselines
+from overwatch_rl.worlds.evaluation import Played, baselines, play
 from tests.overwatch_rl.kept import Kept, trainer, weights
 
 EPISODES = 32

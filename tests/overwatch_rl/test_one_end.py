@@ -64,10 +64,10 @@ class Poisoned(Morphogenesis):
 
     def step(self, actions: Tensor) -> Step:
         """As ever; in an env of the plan the host is ruined before."""
-        sick = self._plan.get(self._steps)
+        sick = self._plan.get(int(self.steps))
         if sick is not None:
             state = self.state_dict()
-            state["hosts.hosts.0"][sick] = torch.nan
+            state["hosts.host.first"][sick] = torch.nan
             self.load_state_dict(state)
         return super().step(actions)
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from overwatch_rl.modes import Modes
     from overwatch_rl.trained import TrainedPolicy
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
-    from overwatch_rl.worlds.schedules import Act
 
 Command = TypeVar("Command", bound=Callable[..., object])
 HERE: Final = "out://"
@@ -289,8 +288,7 @@ def _evaluate(
     from overwatch_rl.trained import load_policy
     from overwatch_rl.worlds import make
     from overwatch_rl.worlds.base import WorldConfig
-    from overwatch_rl.worlds.evaluation import play
-    from overwatch_rl.worlds.schedules import baselines
+    from overwatch_rl.worlds.evaluation import baselines, best_schedule, play
 
     episodes, seed, world = requested["episodes"], requested["seed"], requested["world"]
     if episodes < 2:
@@ -302,8 +300,10 @@ def _evaluate(
         world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)
     acts = dict(baselines(made.spec.action, torch.Generator().manual_seed(seed)))
-    if world == "morphogenesis":
-        acts |= _rules(made, seed, is_searched=requested["search"])
+    if requested["search"] and made.spec.seeds is not None:
+        # In other episodes than those that are played below.
+        name, act = best_schedule(made, seed + 1)
+        acts[f"best: {name}"] = act
     if policy is not None:
         acts = {"policy": policy.player(made.spec), **acts}
     rows = {}
@@ -315,16 +315,6 @@ def _evaluate(
         if made.spec.seeds is not None:
             rows[name]["fossils"] = float(played.fossils.double().mean())
     return rows, policy
-
-
-def _rules(world: Any, seed: int, *, is_searched: bool) -> "dict[str, Act]":
-    """Rules that look at a world of slots; the best fixed schedule is searched in other episodes."""
-    from overwatch_rl.worlds.morphogenesis.baselines import best_schedule, rules
-
-    if not is_searched:
-        return rules(world)
-    name, act = best_schedule(world, seed + 1)
-    return {f"best: {name}": act, **rules(world)}
 
 
 def _post(place: Path | str, version: "Version", mean_return: float, episodes: int) -> None:

@@ -1,4 +1,4 @@
-"""Toy hosts that grow a seed each, counted and governed by the flight's own code; what ails them is a fault.
+"""Toy hosts that grow a seed each, counted by the flight's own code; what ails them is a fault.
 
 A host's accuracy is its own skill and what its seed adds. Ailing hosts forget what they knew while their
 seeds are let in by a thousandth, so that these learn next to nothing; now and then a loss overflows.
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog import Stage
-from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
-from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards
-from overwatch_rl.worlds.morphogenesis.seeds import counted, summary
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.rewards import Evidence, Rewards, seed_counts, summary
 from tests.live.trainers.reporting import reporting
 
 HOSTS, STEPS, UPDATE_S = 8, 12, 0.1
@@ -40,7 +39,7 @@ def main() -> None:
 def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
     """The rows of one update."""
     shape = (HOSTS, 1)
-    rewards, governor = Rewards(shape, RewardConfig(), ("wait",)), Governor(HOSTS, GovernorConfig())
+    rewards = Rewards(HOSTS, MorphogenesisConfig(slots=1))
     skill = torch.full((HOSTS,), 0.6 if ails else 0.3)
     before, begun, accuracy = torch.full(shape, Stage.DORMANT.code), skill, skill
     columns: dict[str, list[Tensor]] = {}
@@ -55,7 +54,7 @@ def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
         loss = torch.where(
             torch.rand(HOSTS, generator=chance) < (0.05 if ails else 0.0), torch.inf, -accuracy.log()
         )
-        code = governor.step(loss, accuracy, torch.ones(HOSTS, dtype=torch.bool))
+        code = (~loss.isfinite()).to(torch.uint8)
         evidence = Evidence(
             progress=progress,
             accuracy=accuracy,
@@ -77,7 +76,7 @@ def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
             step=at,
             is_end=at == STEPS - 1,
         )
-        found = {**rewards.step(evidence).columns, **counted(evidence, RewardConfig())}
+        found = {**rewards.step(evidence)[1], **seed_counts(evidence)}
         share = torch.full((HOSTS,), alpha / (alpha + 1.0) if adds else torch.nan)
         found |= {"metric": accuracy, "growth_ratio": 1.0 + evidence.overhead, "seed_share": share}
         for name, value in (found | {"governor": code}).items():

@@ -8,7 +8,7 @@ import torch
 from overwatch_rl.types import Box, Factored, Observation, Step
 from overwatch_rl.worlds import WORLDS, make
 from overwatch_rl.worlds.base import World, WorldConfig
-from overwatch_rl.worlds.schedules import uniform
+from overwatch_rl.worlds.evaluation import uniform
 
 NUM_ENVS = 3
 EPISODES = 2

@@ -46,10 +46,6 @@ class Curve(IntEnum):
     SIGMOID_SHARP = 4
 
 
-ALGORITHMS: Final = (0, 1, 0, 2)
-"""How a branch is combined, by style: 0 added, 1 multiplied, 2 gated."""
-BLEND_CURVES: Final = (Curve.LINEAR, Curve.LINEAR, Curve.SIGMOID, Curve.LINEAR)
-"""The curve of the first blending, by style; a later one is chosen by its own head."""
 TEMPOS: Final = (("fast", 3), ("standard", 5), ("slow", 8))
 """Steps of the first blending."""
 ALPHA_TARGETS: Final = (0.5, 0.7, 1.0)
@@ -69,8 +65,8 @@ USES: Final[dict[Op, tuple[str, ...]]] = {
 """The heads that an operation causally depends on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+@dataclass(frozen=True, slots=True)
+class Action:
     """One action an env: N int64 each, places in the tables of this module; 0 where unused."""
 
     op: Tensor
@@ -83,33 +79,19 @@ class Chosen:
     alpha_curve: Tensor
 
 
-HEADS: Final = tuple(Chosen.__slots__)
+HEADS: Final = tuple(Action.__slots__)
 """Names of the heads in their order."""
 
 
-def chosen(actions: Tensor) -> Chosen:
-    """Actions N 8 int64 by the names of their heads."""
-    return Chosen(**dict(zip(HEADS, actions.unbind(dim=1), strict=True)))
-
-
-def slot_names(num_slots: int) -> tuple[str, ...]:
-    """`r{row}c{column}`, three to a row."""
-    return tuple(f"r{index // 3}c{index % 3}" for index in range(num_slots))
-
-
-def _words(kind: type[IntEnum]) -> tuple[str, ...]:
-    return tuple(member.name.lower() for member in kind)
-
-
 def action_spec(num_slots: int, blueprints: Sequence[str]) -> Factored:
-    """Eight heads, for K slots and blueprints of these ids."""
+    """Eight heads, for K slots, three to a row, and blueprints of these ids."""
     labels = {
         "op": _words(Op),
-        "slot": slot_names(num_slots),
+        "slot": tuple(f"r{index // 3}c{index % 3}" for index in range(num_slots)),
         "blueprint": tuple(blueprints),
         "style": _words(Style),
         "tempo": tuple(word for word, _ in TEMPOS),
-        "alpha_target": tuple(str(target) for target in ALPHA_TARGETS),
+        "alpha_target": tuple(map(str, ALPHA_TARGETS)),
         "alpha_speed": tuple(word for word, _ in ALPHA_SPEEDS),
         "alpha_curve": _words(Curve),
     }
@@ -117,3 +99,7 @@ def action_spec(num_slots: int, blueprints: Sequence[str]) -> Factored:
         heads=tuple(Head(name=name, labels=labels[name]) for name in HEADS),
         uses=tuple(tuple(name in USES[op] for name in HEADS) for op in Op),
     )
+
+
+def _words(kind: type[IntEnum]) -> tuple[str, ...]:
+    return tuple(member.name.lower() for member in kind)

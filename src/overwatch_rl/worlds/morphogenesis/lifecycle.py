@@ -1,18 +1,19 @@
 """The seed lifecycle of all slots: stages, gates, alpha, and the facts they give.
 
-Owns which operation is legal where, and every move between stages, as operations on N x K tensors: no loop
-over envs or slots, nothing read from the device. Rules: a move is made only where the catalogue's table of
-transitions allows it; a slot moves at most once a step; an env asks at most one gate a step, first the one
-that its action asks, else the first that is due by itself. Must not know networks, rewards or policies.
+Owns which operation is legal where, and every move between stages, as operations on N x K tensors. Rules: a
+move is made only where the catalogue's table of transitions allows it; a slot moves at most once a step; only
+what is measured can make a gate refuse, since what a slot knows of itself is in the mask. There is no G4.
+Must not know networks, rewards or policies.
 
-In one step: what follows a prune by itself; the action, or else a gate that asks itself; a seed that held too
-long is pruned; every alpha takes a step, and a seed that has faded out is pruned.
+In one step: what follows a prune; the action; a seed that held too long is pruned; every alpha takes a step,
+and a seed that has faded out is pruned.
 
 Shape letters: N envs, K slots, P operations, C choices of one head.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import torch
@@ -21,18 +22,16 @@ from torch import Tensor
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Life, Stage, of_life
 from overwatch_rl.types import Factored, SeedFacts
 from overwatch_rl.worlds.morphogenesis.actions import (
-    ALGORITHMS,
     ALPHA_SPEEDS,
     ALPHA_TARGETS,
-    BLEND_CURVES,
     NO_OP,
     TEMPOS,
-    Chosen,
+    Action,
+    Curve,
     Op,
+    Style,
 )
-from overwatch_rl.worlds.morphogenesis.alpha import Alpha, Mode
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.gates import CHECKS, GATES, KNOWN_BEFORE, SCORES
 
 GROWING: Final = of_life(Life.GROWING)
 CLEANING: Final = of_life(Life.CLEANING)
@@ -41,26 +40,51 @@ CONNECTED: Final = (Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
 BUSY: Final = (Stage.GERMINATED, Stage.TRAINING, *CLEANING)
 """While a slot of an env is in one of these, no other seed germinates there."""
 
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The condition of one move onward; it is passed when all of its checks are."""
+
+    name: str
+    op: Op
+    before: Stage
+    after: Stage
+    checks: tuple[str, ...]
+    score: str = ""
+    """Which reading its score is, if any: `health`, `alpha` or `contribution`."""
+
+
+GATES: Final = (
+    Gate("G0", Op.GERMINATE, Stage.DORMANT, Stage.GERMINATED, ("ids",)),
+    Gate("G1", Op.ADVANCE, Stage.GERMINATED, Stage.TRAINING, ("stage",)),
+    Gate(
+        "G2", Op.ADVANCE, Stage.TRAINING, Stage.BLENDING, ("age", "gradient", "stable", "health"), "health"
+    ),
+    Gate("G3", Op.ADVANCE, Stage.BLENDING, Stage.HOLDING, ("alpha", "hold"), "alpha"),
+    Gate(
+        "G5", Op.FOSSILISE, Stage.HOLDING, Stage.FOSSILISED, ("age", "counterfactual", "positive"),
+        "contribution",
+    ),
+)  # fmt: skip
+"""In order; the code of a gate in a column is its place, from 1."""
+MEASURED: Final = frozenset({"gradient", "stable", "health", "counterfactual", "positive"})
+"""Checks that a slot cannot answer of itself."""
+
 BY_POLICY: Final = "pruned by the policy"
 FADING: Final = "fading out"
 RETARGETED: Final = "new alpha target"
 TOO_LONG: Final = "held too long"
 ROLLED_BACK: Final = "rolled back"
-_BY_ITSELF: Final = {
-    Stage.PRUNED: (Stage.EMBARGOED, "pruned"),
-    Stage.EMBARGOED: (Stage.RESETTING, "embargo over"),
-    Stage.RESETTING: (Stage.DORMANT, "reset"),
-}
+_CLEANUP: Final = (
+    (Stage.PRUNED, Stage.EMBARGOED, "pruned"),
+    (Stage.EMBARGOED, Stage.RESETTING, "embargo over"),
+    (Stage.RESETTING, Stage.DORMANT, "reset"),
+)
 """What follows a prune, and why."""
 REASONS: Final = (
-    BY_POLICY,
-    *(reason for _, reason in _BY_ITSELF.values()),
-    *(f"passed {gate.name}" for gate in GATES),
-    FADING,
-    RETARGETED,
-    TOO_LONG,
-    ROLLED_BACK,
-)
+    BY_POLICY, *(reason for *_, reason in _CLEANUP), *(f"passed {gate.name}" for gate in GATES), FADING,
+    RETARGETED, TOO_LONG, ROLLED_BACK,
+)  # fmt: skip
 """Why a stage was left; the code of a reason is its place, from 1."""
 
 MAY_FOLLOW: Final = torch.tensor([[after in TRANSITIONS[before] for after in BY_CODE] for before in BY_CODE])
@@ -68,100 +92,61 @@ MAY_FOLLOW: Final = torch.tensor([[after in TRANSITIONS[before] for after in BY_
 _CHOICES: Final = ("blueprint", "style", "tempo", "alpha_target")
 """What a slot keeps of the action that germinated its seed; -1 where it has none."""
 _READINGS: Final = ("health", "ratio", "contribution")
-_KEPT: Final = ("stage", "age", "life", *_CHOICES, *_READINGS)
+_ALPHA: Final = ("alpha", "alpha_start", "alpha_end", "alpha_steps", "alpha_left", "alpha_curve")
+STATE: Final = ("stage", "age", "life", *_CHOICES, *_READINGS, *_ALPHA)
+"""Tensors that the next step depends on."""
+_STEEPNESS: Final = torch.tensor([1.0, 1.0, 6.0, 12.0, 24.0])
+"""How steep the sigmoid of each curve is in its middle."""
 
 
-def seed_facts(action: Factored, codes: tuple[str, ...], config: MorphogenesisConfig) -> SeedFacts:
-    """The words that the columns of `Lifecycle.facts` count into; `codes`: two letters a blueprint."""
+def seed_facts(action: Factored, codes: Sequence[str], sizes: Sequence[int], embargo: int) -> SeedFacts:
+    """The words that the columns of `Lifecycle.facts` count into; two letters and a size a blueprint."""
     labels = {head.name: head.labels for head in action.heads}
     return SeedFacts(
         slots=labels["slot"],
-        embargo=config.embargo,
+        embargo=embargo,
         blueprints=tuple(zip(labels["blueprint"], codes, strict=True)),
         reasons=REASONS,
-        gates=tuple((gate.name, gate.checks(is_strict=config.is_strict)) for gate in GATES),
+        gates=tuple((gate.name, gate.checks) for gate in GATES),
         styles=labels["style"],
         curves=labels["alpha_curve"],
         tempos=labels["tempo"],
+        sizes=tuple(sizes),
+        panics=("nan",),
     )
 
 
+def progress(curve: Tensor, share: Tensor) -> Tensor:
+    """How far alpha has come after a share of the steps: 0 at 0, 1 at 1, rising; any shape.
+
+    Cosine is (1 - cos πx) / 2. A sigmoid of s (x - 1/2) is stretched so that it begins at 0 and ends at 1.
+    """
+    steepness = _STEEPNESS[curve]
+    low, high = torch.sigmoid(-steepness / 2), torch.sigmoid(steepness / 2)
+    sigmoid = (torch.sigmoid(steepness * (share - 0.5)) - low) / (high - low)
+    cosine = (1 - (torch.pi * share).cos()) / 2
+    return torch.where(curve == Curve.LINEAR, share, torch.where(curve == Curve.COSINE, cosine, sigmoid))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Transition:
     """What one step did."""
 
     germinated: Tensor  # N K bool
     fossilised: Tensor  # N K bool
     auto_pruned: Tensor  # N K bool, pruned because it held too long
-    refused: Tensor  # N bool, a gate that the action queried refused
+    refused: Tensor  # N bool, a gate that the action asked refused
     stage_before: Tensor  # N K int64
     age_before: Tensor  # N K int64
     alpha_before: Tensor  # N K float32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """The gate before each slot."""
-
-    gate: Tensor  # N K int64, its code, 0 is none
-    is_due: Tensor  # N K bool, whether all that the slot knows of itself lets it pass
-    failed: Tensor  # N K int64, a bit for each check that would refuse it
-
-
-class _Tables:
-    """What is looked up by code: of a stage, of a gate (0 is none), of a choice."""
-
-    def __init__(self, config: MorphogenesisConfig, action: Factored, device: str) -> None:
-        def table(values: Sequence[object]) -> Tensor:
-            return torch.tensor(values, device=device)
-
-        self._stages: dict[tuple[Stage, ...], Tensor] = {}
-        self._device = device
-        self.may_follow = MAY_FOLLOW.to(device)
-        least = {Stage.TRAINING: config.min_train, Stage.BLENDING: config.min_blend}
-        least |= {Stage.HOLDING: config.min_hold, Stage.EMBARGOED: config.embargo}
-        self.least_age = table([least.get(stage, 1) for stage in BY_CODE])
-        self.shows = table([stage.shows_blueprint for stage in BY_CODE])
-        self.next = table([_BY_ITSELF.get(stage, (stage,))[0].code for stage in BY_CODE])
-        self.next_reason = table([_code(_BY_ITSELF[s][1]) if s in _BY_ITSELF else 0 for s in BY_CODE])
-        before = {gate.before: place for place, gate in enumerate(GATES, start=1)}
-        self.gate = table([before.get(stage, 0) for stage in BY_CODE])
-        self.gate_op = table([Op.WAIT, *(gate.op for gate in GATES)])
-        self.gate_after = table([Stage.UNKNOWN.code, *(gate.after.code for gate in GATES)])
-        self.gate_reason = table([0, *(_code(f"passed {gate.name}") for gate in GATES)])
-        self.gate_auto = table([False, *(gate.name in config.auto_gates for gate in GATES)])
-        self.gate_score = table([0, *(SCORES.index(gate.score) for gate in GATES)])
-        names_of = [(), *(gate.checks(is_strict=config.is_strict) for gate in GATES)]
-        bits = [[1 << names.index(check) if check in names else 0 for check in CHECKS] for names in names_of]
-        self.bits = table(bits)
-        self.known_bits = self.bits * table([check in KNOWN_BEFORE for check in CHECKS])
-        self.targets, self.tempos = table(ALPHA_TARGETS), table([steps for _, steps in TEMPOS])
-        self.speeds = table([steps for _, steps in ALPHA_SPEEDS])
-        self.curves, self.algorithms = table(BLEND_CURVES), table(ALGORITHMS)
-        self.allowed = [
-            table([row[number] for row in action.uses])[:, None]
-            & table([one != NO_OP for one in head.labels])
-            for number, head in list(enumerate(action.heads))[2:]
-        ]
-        """Of each head after the slot, P C: which choices an operation has where it is legal."""
-
-    def of(self, stages: tuple[Stage, ...]) -> Tensor:
-        """Bool by code: whether a stage is one of these."""
-        if stages not in self._stages:
-            self._stages[stages] = torch.tensor([stage in stages for stage in BY_CODE], device=self._device)
-        return self._stages[stages]
-
-
 class Lifecycle:
     """N x K slots and the seeds in them."""
 
-    def __init__(
-        self, num_envs: int, config: MorphogenesisConfig, action: Factored, device: str = "cpu"
-    ) -> None:
-        self._config, self._device = config, device
-        self._tables = _Tables(config, action, device)
-        shape = (num_envs, config.slots)
-        zeros = torch.zeros(shape, dtype=torch.int64, device=device)
+    def __init__(self, num_envs: int, config: MorphogenesisConfig, action: Factored) -> None:
+        self._config, self._action = config, action
+        zeros = torch.zeros((num_envs, config.slots), dtype=torch.int64)
         self.stage = zeros + Stage.DORMANT.code  # N K int64
         self.age = zeros.clone()  # N K, steps in the stage
         self.life = zeros.clone()  # N K, steps since the seed germinated
@@ -169,43 +154,44 @@ class Lifecycle:
         self.style = zeros - 1
         self.tempo = zeros - 1
         self.alpha_target = zeros - 1
-        self.alpha = Alpha(*shape, device)
-        self.health = torch.full(shape, torch.nan, device=device)  # N K, of gradients, NaN where unknown
-        self.ratio = torch.full(shape, torch.nan, device=device)  # N K, gradient a weight over the host's
-        self.contribution = torch.full(shape, torch.nan, device=device)  # N K, NaN where there is no branch
+        self.alpha = zeros.float()  # N K, share of the branch that is let into its host, 0..1
+        self.alpha_start = zeros.float()  # N K, where its movement began
+        self.alpha_end = zeros.float()  # N K, where that goes
+        self.alpha_steps = zeros.clone()  # N K, of the whole movement
+        self.alpha_left = zeros.clone()  # N K, of them left; 0 while alpha holds
+        self.alpha_curve = zeros.clone()  # N K, of `Curve`
+        self.health, self.ratio, self.contribution = (torch.full(zeros.shape, torch.nan) for _ in range(3))
+        """N K, NaN where unknown: gradient health; gradient a weight over the host's; accuracy added."""
         self._begin_step()
 
     def _begin_step(self) -> None:
-        envs = len(self.stage)
-        device = self._device
         self._reason = torch.zeros_like(self.stage)  # N K, code of `REASONS`, 0 is no move
-        self._gate = torch.zeros(envs, dtype=torch.int64, device=device)  # code of `GATES`, 0 is none
+        self._gate = torch.zeros_like(self.stage[:, 0])  # N, code of `GATES`, 0 is none
         self._gate_slot = torch.zeros_like(self._gate)
-        self._gate_score = torch.full((envs,), torch.nan, device=device)  # NaN where nothing is measured
+        self._gate_score = torch.full(self._gate.shape, torch.nan)  # NaN where nothing is measured
         self._gate_failed = torch.zeros_like(self._gate)  # a bit for each of the gate's checks
 
     def restart(self, envs: Tensor) -> None:
         """All slots of `envs` (N bool) dormant, as a new episode finds them."""
-        here = envs[:, None].expand_as(self.stage)
-        self.stage = torch.where(here, Stage.DORMANT.code, self.stage)
-        self.age = torch.where(here, 0, self.age)
+        self.stage[envs] = Stage.DORMANT.code
+        self.age[envs] = 0
         for name in _READINGS:
-            setattr(self, name, torch.where(here, torch.nan, getattr(self, name)))
-        self._settle()
+            getattr(self, name)[envs] = torch.nan
+        self._clear()
 
     def facts(self) -> dict[str, Tensor]:
-        """Every slot after the step, N K each, and the gate that each env queried, N each; copies."""
+        """Every slot after the step, N K each, and the gate that each env asked, N each; copies."""
         return {
             "slot_stage": self.stage.to(torch.uint8),
             "slot_blueprint": self.blueprint.to(torch.int16),
-            "slot_alpha": self.alpha.value.clone(),
+            "slot_alpha": self.alpha.clone(),
             "slot_age": self.age.to(torch.int32),
             "slot_grad": self.health.clone(),
             "slot_reason": self._reason.to(torch.uint8),
             "slot_contribution": self.contribution.clone(),
             "slot_style": self.style.to(torch.int8),
             "slot_tempo": self.tempo.to(torch.int8),
-            "slot_curve": torch.where(self.blueprint >= 0, self.alpha.curve, -1).to(torch.int8),
+            "slot_curve": torch.where(self.blueprint >= 0, self.alpha_curve, -1).to(torch.int8),
             "gate": self._gate.to(torch.uint8),
             "gate_slot": self._gate_slot.to(torch.uint8),
             "gate_passed": (self._gate > 0) & (self._gate_failed == 0),
@@ -213,207 +199,202 @@ class Lifecycle:
             "gate_failed": self._gate_failed.to(torch.uint8),
         }
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that the next step depends on."""
-        own = {name: getattr(self, name).clone() for name in _KEPT}
-        return own | {f"alpha.{name}": value for name, value in self.alpha.state_dict().items()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Become as it was."""
-        for name in _KEPT:
-            setattr(self, name, state[name].clone())
-        self.alpha.load_state_dict(
-            {key.removeprefix("alpha."): value for key, value in state.items() if key.startswith("alpha.")}
-        )
-
     def within(self, *stages: Stage) -> Tensor:
         """N K bool: which slots are in one of `stages`."""
-        return self._tables.of(stages)[self.stage]
-
-    @property
-    def algorithm(self) -> Tensor:
-        """N K int64: how each branch is combined, 0 added, 1 multiplied, 2 gated."""
-        return self._tables.algorithms[self.style.clamp(min=0)]
-
-    def legal_slots(self) -> Tensor:
-        """N P K bool: on which slot each operation is legal; waiting has none."""
-        return self._legal(self._look())
-
-    def _legal(self, look: _Look) -> Tensor:
-        num_slots = self.stage.shape[1]
-        holds = self.alpha.mode == Mode.HOLD
-        seeds = self.within(*GROWING, Stage.FOSSILISED).sum(dim=1)
-        is_free = ~self.within(*BUSY).any(dim=1) & (seeds < (self._config.max_seeds or num_slots))
-        by_op = {
-            op: look.is_due & (self._tables.gate_op[look.gate] == op) for op in {gate.op for gate in GATES}
-        }
-        by_op[Op.GERMINATE] &= is_free[:, None]
-        by_op[Op.SET_ALPHA_TARGET] = self.within(Stage.BLENDING, Stage.HOLDING) & holds
-        by_op[Op.PRUNE] = self.within(*GROWING) & holds & (self.life >= self._config.min_prune_age)
-        nowhere = torch.zeros_like(holds)
-        return torch.stack([by_op.get(op, nowhere) for op in Op], dim=1)
+        return within(self.stage, *stages)
 
     def mask(self) -> Tensor:
         """N L bool in the flat layout of the action."""
         slots = self.legal_slots()
         ops = slots.any(dim=2)
         ops[:, Op.WAIT] = True
-        arguments = [(ops[:, :, None] & allowed).flatten(1) for allowed in self._tables.allowed]
-        return torch.cat([ops, slots.flatten(1), *arguments], dim=1)
+        uses = torch.tensor(self._action.uses)
+        arguments = [
+            (ops & uses[:, number])[:, :, None] & torch.tensor([label != NO_OP for label in head.labels])
+            for number, head in list(enumerate(self._action.heads))[2:]
+        ]
+        return torch.cat([ops, slots.flatten(1), *(block.flatten(1) for block in arguments)], dim=1)
 
-    def step(self, action: Chosen, contribution: Tensor) -> Moved:
+    def legal_slots(self) -> Tensor:
+        """N P K bool: on which slot each operation is legal; waiting has none."""
+        is_due, holds = self._failed(MEASURED) == 0, self.alpha_left == 0
+        is_free = ~self.within(*BUSY).any(dim=1, keepdim=True)
+        by_op = {gate.op: torch.zeros_like(holds) for gate in GATES}
+        for gate in GATES:
+            by_op[gate.op] |= is_due & self.within(gate.before)
+        by_op[Op.GERMINATE] &= is_free
+        by_op[Op.SET_ALPHA_TARGET] = self.within(Stage.BLENDING, Stage.HOLDING) & holds
+        by_op[Op.PRUNE] = self.within(*GROWING) & holds & (self.life >= self._config.min_prune_age)
+        return torch.stack([by_op.get(op, torch.zeros_like(holds)) for op in Op], dim=1)
+
+    def _failed(self, unasked: frozenset[str] = frozenset()) -> Tensor:
+        """N K int64: a bit for each check that the gate before each slot fails, but for those `unasked`."""
+        config, contribution = self._config, self.contribution
+        least_age = self._of_stage({Stage.TRAINING: config.min_train, Stage.HOLDING: config.min_hold})
+        answers = {
+            "age": self.age >= least_age,
+            "alpha": (self.alpha >= 1) & (self.alpha_end >= 1),
+            "hold": self.alpha_left == 0,
+            "gradient": self.health.isfinite(),
+            "stable": self.ratio <= config.max_ratio,
+            "health": self.health >= config.min_health,
+            "counterfactual": contribution.isfinite(),
+            "positive": contribution > 0,
+        }
+        failed = torch.zeros_like(self.stage)
+        for gate in GATES:
+            for place, check in enumerate(gate.checks):
+                if check in answers and check not in unasked:
+                    failed += (self.within(gate.before) & ~answers[check]) << place
+        return failed
+
+    def step(self, action: Action, contribution: Tensor) -> Transition:
         """Take one step; an action that `mask()` forbids is not done.
 
         `contribution`: N K float32 as last measured, NaN where unknown.
         """
         self._begin_step()
-        self.contribution = contribution
-        stage_before, age_before, alpha_before = self.stage, self.age, self.alpha.value
-        everyone = torch.arange(len(self.stage), device=self._device)
-        aimed = one_hot(action.slot, self.stage.shape[1])
-        look = self._look()
-        aimed = aimed & self._legal(look)[everyone, action.op]
+        self.contribution = contribution.clone()
+        before = {name: getattr(self, name).clone() for name in ("stage", "age", "alpha")}
+        legal = self.legal_slots()[torch.arange(len(self.stage)), action.op]
+        aimed = legal & one_hot(action.slot, self.stage.shape[1])
         retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
         pruned = aimed & (action.op == Op.PRUNE)[:, None]
-        by_action = aimed & ~retargeted & ~pruned
-        passed = self._query(look, by_action, aimed)
-        refused = (by_action & ~passed).any(dim=1)
-        self._let(action, look.gate, passed, retargeted, pruned)
-        self.alpha.advance()
-        is_faded = self.within(Stage.BLENDING) & (self.alpha.target == 0) & (self.alpha.mode == Mode.HOLD)
+        asked = aimed & ~retargeted & ~pruned
+        failed = self._failed()
+        passed = asked & (failed == 0)
+        self._record_gate(asked, failed)
+        self._act(action, passed, retargeted, pruned)
+        self._move_alpha()
+        is_faded = self.within(Stage.BLENDING) & (self.alpha_end == 0) & (self.alpha_left == 0)
         self._move(is_faded, Stage.PRUNED, BY_POLICY)
-        self._settle()
-        changed = self.stage != stage_before
-        return Moved(
+        self._clear()
+        changed = self.stage != before["stage"]
+        return Transition(
             germinated=changed & self.within(Stage.GERMINATED),
             fossilised=changed & self.within(Stage.FOSSILISED),
             auto_pruned=changed & (self._reason == _code(TOO_LONG)),
-            refused=refused,
-            stage_before=stage_before,
-            age_before=age_before,
-            alpha_before=alpha_before,
+            refused=(asked & ~passed).any(dim=1),
+            **{f"{name}_before": value for name, value in before.items()},
         )
 
     def discard(self, envs: Tensor) -> None:
         """Prune every seed of `envs` (N bool) that learned and is no fossil: its host was rolled back."""
         growing = self.within(Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
         self._move(growing & envs[:, None], Stage.PRUNED, ROLLED_BACK)
-        self._settle()
+        self._clear()
 
-    def learned(self, health: Tensor, ratio: Tensor) -> None:
+    def record_gradients(self, health: Tensor, ratio: Tensor) -> None:
         """Keep this step's gradients (N K, NaN where nothing learned); a pruned seed keeps its last."""
         is_pruned = self.within(Stage.PRUNED)
         self.health = torch.where(is_pruned, self.health, health)
         self.ratio = torch.where(is_pruned, self.ratio, ratio)
 
-    def grow_older(self) -> None:
+    def end_step(self) -> None:
         """Count the step that ended."""
         self.age = self.age + 1
         self.life = torch.where(self.blueprint >= 0, self.life + 1, 0)
 
-    def _answers(self) -> Tensor:
-        """N K checks, bool: what each slot answers; what is unknown is no."""
-        config, contribution, alpha = self._config, self.contribution, self.alpha
-        yes = torch.ones_like(self.stage, dtype=torch.bool)
-        found = {
-            "ids": yes,
-            "stage": yes,
-            "age": self.age >= self._tables.least_age[self.stage],
-            "alpha": (alpha.value >= 1) & (alpha.target >= 1),
-            "hold": alpha.mode == Mode.HOLD,
-            "gradient": self.health.isfinite(),
-            "stable": self.ratio <= config.max_ratio,
-            "health": self.health >= config.min_health,
-            "improvement": contribution >= config.min_improvement,
-            "ratio": self.ratio >= config.min_ratio,
-            "counterfactual": contribution.isfinite(),
-            "positive": contribution > 0,
-            "contribution": contribution >= config.min_contribution,
-        }
-        return torch.stack([found[check] for check in CHECKS], dim=2)
+    def _record_gate(self, asked: Tensor, failed: Tensor) -> None:
+        """Record the gate that each env's action asks (N K bool, one slot at most) and what `failed`."""
+        codes = self._of_stage({gate.before: place for place, gate in enumerate(GATES, start=1)})
+        readings = {"health": self.health, "alpha": self.alpha, "contribution": self.contribution}
+        score = torch.full_like(self.alpha, torch.nan)
+        for gate in GATES:
+            if gate.score:
+                score = torch.where(self.within(gate.before), readings[gate.score], score)
+        is_asked, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
 
-    def _look(self) -> _Look:
-        """At the gate before each slot."""
-        gate = self._tables.gate[self.stage]
-        wrong = ~self._answers()
-        is_due = ((self._tables.known_bits[gate] * wrong).sum(dim=2) == 0) & (gate > 0)
-        return _Look(gate=gate, is_due=is_due, failed=(self._tables.bits[gate] * wrong).sum(dim=2))
+        def at_slot(values: Tensor, absent: float) -> Tensor:
+            return torch.where(is_asked, values.gather(1, slot[:, None]).squeeze(1), absent)
 
-    def _query(self, look: _Look, by_action: Tensor, touched: Tensor) -> Tensor:
-        """Ask at most one gate an env, keep its answer, and return which slots passed (N K bool).
+        self._gate, self._gate_failed = at_slot(codes, 0), at_slot(failed, 0)
+        self._gate_slot = torch.where(is_asked, slot, 0)
+        self._gate_score = at_slot(score, torch.nan)
 
-        That of the action; where it asks none, that of the first slot whose gate asks itself, beside those
-        that the action `touched`.
-        """
-        failed, gate = look.failed, look.gate
-        due = look.is_due & self._tables.gate_auto[gate] & ~touched & ~by_action.any(dim=1, keepdim=True)
-        queried = by_action | (due & (due.cumsum(dim=1) == 1))
-        here, slot = queried.any(dim=1), queried.to(torch.uint8).argmax(dim=1)
-        readings = [torch.full_like(self.health, torch.nan), self.health, self.alpha.value, self.contribution]
-        score = torch.stack(readings, dim=2).gather(2, self._tables.gate_score[gate][..., None]).squeeze(2)
-        self._gate = torch.where(here, _at(gate, slot), 0)
-        self._gate_slot = torch.where(here, slot, 0)
-        self._gate_failed = torch.where(here, _at(failed, slot), 0)
-        self._gate_score = torch.where(here, _at(score, slot), torch.nan)
-        return queried & (failed == 0)
-
-    def _let(self, action: Chosen, gate: Tensor, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
+    def _act(self, action: Action, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
         """Make the moves of one step; passed, retargeted and pruned: N K bool, no slot in two of them."""
-        tables = self._tables
-        holds, trains = self.within(Stage.HOLDING), self.within(Stage.TRAINING)
+        config, now = self._config, {stage: self.within(stage) for stage in Stage}
         for name in _CHOICES:
-            self._choose(passed & self.within(Stage.DORMANT), name, getattr(action, name))
-        for name in ("style", "alpha_target"):
-            self._choose(retargeted, name, getattr(action, name))
-        speed = tables.speeds[action.alpha_speed][:, None]
-        fades = pruned & self.within(*CONNECTED) & (speed > 0)
-        blends = passed & trains
-        target = torch.where(fades, 0.0, tables.targets[self.alpha_target.clamp(min=0)])
-        steps = torch.where(blends, tables.tempos[self.tempo.clamp(min=0)], speed)
-        curve = torch.where(blends, tables.curves[self.style.clamp(min=0)], action.alpha_curve[:, None])
-        self.alpha.move(fades | blends | retargeted, target, steps, curve)
-        cleans = self.within(*CLEANING) & (self.age >= tables.least_age[self.stage])
-        late = holds & (self.age >= self._config.max_hold) & ~passed
-        self._change(cleans, tables.next[self.stage], tables.next_reason[self.stage])
-        self._change(passed, tables.gate_after[gate], tables.gate_reason[gate])
+            chosen = passed & now[Stage.DORMANT]
+            if name in ("style", "alpha_target"):
+                chosen = chosen | retargeted
+            setattr(self, name, torch.where(chosen, getattr(action, name)[:, None], getattr(self, name)))
+        speed = torch.tensor([steps for _, steps in ALPHA_SPEEDS])[action.alpha_speed][:, None]
+        fades, blends = pruned & self.within(*CONNECTED) & (speed > 0), passed & now[Stage.TRAINING]
+        target = torch.tensor(ALPHA_TARGETS)[self.alpha_target.clamp(min=0)].masked_fill(fades, 0.0)
+        tempo = torch.tensor([steps for _, steps in TEMPOS])[self.tempo.clamp(min=0)]
+        first_curve = torch.where(self.style == Style.SIGMOID_ADD, int(Curve.SIGMOID), int(Curve.LINEAR))
+        self._aim_alpha(
+            fades | blends | retargeted,
+            target,
+            torch.where(blends, tempo, speed),
+            torch.where(blends, first_curve, action.alpha_curve[:, None]),
+        )
+        age = self.age
+        for before, after, reason in _CLEANUP:
+            rests = config.embargo if before is Stage.EMBARGOED else 1
+            self._move(now[before] & (age >= rests), after, reason)
+        for gate in GATES:
+            self._move(passed & now[gate.before], gate.after, f"passed {gate.name}")
         self._move(pruned & ~fades, Stage.PRUNED, BY_POLICY)
-        self._move(fades & holds, Stage.BLENDING, FADING)
-        self._move(retargeted & holds & (target < 1), Stage.BLENDING, RETARGETED)
-        self._move(late & (self._reason == 0), Stage.PRUNED, TOO_LONG)
+        self._move(fades & now[Stage.HOLDING], Stage.BLENDING, FADING)
+        self._move(retargeted & now[Stage.HOLDING] & (target < 1), Stage.BLENDING, RETARGETED)
+        late = now[Stage.HOLDING] & (age >= config.max_hold) & (self._reason == 0)
+        self._move(late, Stage.PRUNED, TOO_LONG)
 
-    def _choose(self, where: Tensor, name: str, choice: Tensor) -> None:
-        setattr(self, name, torch.where(where, choice[:, None], getattr(self, name)))
+    def _aim_alpha(self, where: Tensor, end: Tensor, steps: Tensor, curve: Tensor) -> None:
+        """Begin a movement `where` (N K bool); in 0 steps, or to where it is, it ends at once. All N K."""
+        steps = torch.where(end == self.alpha, 0, steps)
+        value = torch.where(where & (steps == 0), end, self.alpha)
+        columns = (value, value, end, steps, steps, curve)
+        for name, new in zip(_ALPHA, columns, strict=True):
+            setattr(self, name, torch.where(where, new, getattr(self, name)))
+
+    def _move_alpha(self) -> None:
+        """Take one step of every movement."""
+        moves = self.alpha_left > 0
+        self.alpha_left = self.alpha_left - moves.long()
+        share = 1 - self.alpha_left / self.alpha_steps.clamp(min=1)
+        between = torch.lerp(self.alpha_start, self.alpha_end, progress(self.alpha_curve, share))
+        value = torch.where(self.alpha_left == 0, self.alpha_end, between)
+        self.alpha = torch.where(moves, value, self.alpha)
 
     def _move(self, where: Tensor, after: Stage, reason: str) -> None:
         """Change the stage of the slots `where` (N K bool) where the table allows it, and keep why."""
-        after_all = torch.full_like(self.stage, after.code)
-        self._change(where, after_all, torch.full_like(self.stage, _code(reason)))
-
-    def _change(self, where: Tensor, after: Tensor, reason: Tensor) -> None:
-        """The same by codes, N K int64."""
-        moves = where & self._tables.may_follow[self.stage, after]
-        self._reason = torch.where(moves, reason, self._reason)
-        self.stage = torch.where(moves, after, self.stage)
+        moves = where & MAY_FOLLOW[self.stage, after.code]
+        self._reason = torch.where(moves, _code(reason), self._reason)
+        self.stage = torch.where(moves, after.code, self.stage)
         self.age = torch.where(moves, 0, self.age)
 
-    def _settle(self) -> None:
+    def _clear(self) -> None:
         """Only a connected seed has alpha; nothing is left of one whose stage names no blueprint."""
-        is_gone = ~self._tables.shows[self.stage]
+        is_gone = ~self.within(*(stage for stage in Stage if stage.shows_blueprint))
         for name in _CHOICES:
             setattr(self, name, torch.where(is_gone, -1, getattr(self, name)))
         self.life = torch.where(is_gone, 0, self.life)
-        self.alpha.hold(~self.within(*CONNECTED), 0.0)
+        nothing = torch.zeros_like(self.alpha)
+        self._aim_alpha(~self.within(*CONNECTED), nothing, self.alpha_left * 0, self.alpha_curve)
+
+    def _of_stage(self, values: dict[Stage, int]) -> Tensor:
+        """N K: the value of each slot's stage, 0 for a stage that is not named."""
+        return torch.tensor([values.get(stage, 0) for stage in BY_CODE])[self.stage]
+
+
+def within(codes: Tensor, *stages: Stage) -> Tensor:
+    """Bool of the same shape: which codes are of one of `stages`."""
+    return _is_one_of(stages)[codes]
+
+
+@cache
+def _is_one_of(stages: tuple[Stage, ...]) -> Tensor:
+    return torch.tensor([stage in stages for stage in BY_CODE])
 
 
 def one_hot(codes: Tensor, count: int) -> Tensor:
-    """... C bool: which of `count` codes each is; none where it is below 0. PyTorch's own reads the codes."""
-    return codes.unsqueeze(-1) == torch.arange(count, device=codes.device)
+    """... C bool: which of `count` codes each is; none where it is below 0."""
+    return codes.unsqueeze(-1) == torch.arange(count)
 
 
 def _code(reason: str) -> int:
     return REASONS.index(reason) + 1
-
-
-def _at(values: Tensor, slot: Tensor) -> Tensor:
-    """N: of N K the one of each env's slot."""
-    return values.gather(1, slot[:, None]).squeeze(1)

@@ -1,92 +1,89 @@
-"""What a step of morphogenesis pays: the parts of the reward by name, and which of them a mode pays.
+"""What a step of morphogenesis pays, by its parts, and the rows of an update that follow from seeds' lives.
 
-Owns the formulas and their settings. Accuracy is 0..1. Terms of the original system were in percentage points
-of accuracy and in rewards of several units an episode; they keep its numbers here and are multiplied by
-`shaping`, so that what a task earns (gains of accuracy) stays the largest part. Rules: every part is bounded,
-has one sign unless it states otherwise, and is 0 where nothing happened; a number that was not measured pays
-nothing. Pure but for the credit that waits, which `Rewards` holds; must not know networks or policies.
+Owns the formulas. Accuracy is 0..1. Terms of the original system were in percentage points of accuracy and in
+rewards of several units an episode; they keep its numbers here and are multiplied by `shaping`, so that what
+a task earns (gains of accuracy) stays the largest part. Rules: every part is bounded, has one sign unless it
+states otherwise, and is 0 where nothing happened; a number that was not measured pays nothing. Pure but for
+the credit that waits, which `Rewards` holds; must not know networks or policies.
 
-Shape letters: N envs, K slots, R parts.
+Shape letters: T steps, N envs, K slots.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Final, Literal
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, Life, Stage, of_life
+from overwatch_rl.undefined import ratio, where_defined
+from overwatch_rl.worlds.morphogenesis.actions import Op
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, within
 
-Role = Literal["task", "cost", "shaping", "guard"]
+MAX_RENT: Final = 0.006
+OCCUPANCY: Final = 0.001
+"""Of each step, a growing seed beyond the first."""
+FOSSIL_RENT: Final = 0.0005
+"""Of each step, a seed that became part of the host."""
+CONTRIBUTION: Final = 0.002
+ATTRIBUTION: Final = 0.004
+STAGE_WEIGHT: Final = 0.3
+ALPHA_SHOCK: Final = 0.1958
+MAX_CLAIM: Final = 5.0
+"""Contribution over improvement above which a seed claims too much."""
+CLAIM_PENALTY: Final = 0.3
+WARM_UP: Final = 4
+"""Steps of an episode in which a host learns by itself: who germinates a seed then earns less by it."""
+LEGITIMATE_AFTER: Final = 5
+"""Steps of holding from which on the fossil bonus is paid in full."""
+PATIENCE: Final = 5
+"""Steps of holding that cost nothing."""
+SCAFFOLD: Final = 0.2
+"""The most that is paid at once for what was pruned after it had helped."""
+SCAFFOLD_DECAY: Final = 0.95
+"""Of that credit, left after each step."""
+SCAFFOLD_FULL: Final = 0.05
+"""Interaction, in accuracy, from which on that credit is full."""
+TERMINAL: Final = 0.05
+ROLLBACK: Final = 10.0
 
+TRIED: Final = (Stage.BLENDING, Stage.HOLDING)
+"""Connected, and may still be pruned."""
+POTENTIALS: Final = {
+    Stage.GERMINATED: 1.0, Stage.TRAINING: 2.0, Stage.BLENDING: 3.5, Stage.HOLDING: 5.5,
+    Stage.FOSSILISED: 6.0,
+}  # fmt: skip
+"""Of a slot, 0 in all other stages."""
+OP_COSTS: Final = {Op.GERMINATE: 0.15, Op.FOSSILISE: 0.01, Op.PRUNE: 0.005, Op.SET_ALPHA_TARGET: 0.005}
+ADVANCE_COST: Final = 0.1
+"""Of advancing out of training."""
+REFUSED: Final = {Op.FOSSILISE: 1.0, Op.GERMINATE: 0.3}
+"""Of an operation that its gate refused."""
+AUTO_PRUNE: Final = 0.2
+BIG_JUMP: Final = 0.5
+"""A change of alpha in one step that counts as gaming."""
+LARGEST: Final = 10.0
+"""Size of a grown host, in multiples of the host alone, from which on no trade is worth anything."""
+STARVED: Final = 0.01
+"""Share of a host's gradient below which its newest connected seeds do not learn."""
+_LEAST_CLAIM: Final = 0.01
+"""Contributions below are too near the noise of a validation to claim anything."""
+_PERCENT: Final = 100.0
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardConfig:
-    """Settings of the reward. Raises `ValueError` naming the one that is wrong.
-
-    Those of the first group are in accuracy, those of the second in the original's units.
-    """
-
-    mode: str = "shaped"
-    """Which parts are paid: `shaped`, `simplified`, `minimal` or `sparse`."""
-    rent: float = 0.002
-    """Of each step, times ln(1 + parameters grown / parameters of the host)."""
-    max_rent: float = 0.006
-    occupancy: float = 0.001
-    """Of each step, a seed that is tried out, beyond the first."""
-    fossil_rent: float = 0.0005
-    """Of each step, a seed that became part of the host."""
-    contribution: float = 0.002
-    """Of each step, times what all connected seeds contribute."""
-    attribution: float = 0.004
-    """Of each step, times what each connected seed contributed that also showed as progress."""
-    shaping: float = 0.02
-    """What one unit of the original's reward is worth in accuracy."""
-
-    gamma: float = 0.995
-    """The learner's: with another one the stage bonus would move what is optimal."""
-    stage_weight: float = 0.3
-    alpha_shock: float = 0.1958
-    ratio: float = 5.0
-    """Contribution over improvement above which a seed claims too much."""
-    ratio_penalty: float = 0.3
-    warm_up: int = 4
-    """Steps of an episode in which a host learns by itself: who germinates a seed then earns less by it."""
-    legitimate_after: int = 5
-    """Steps of holding from which on the fossil bonus is paid in full."""
-    patience: int = 5
-    """Steps of holding that cost nothing."""
-    scaffold: float = 0.2
-    """The most that is paid at once for what was pruned after it had helped."""
-    scaffold_decay: float = 0.95
-    """Of that credit, left after each step."""
-    scaffold_full: float = 0.05
-    """Interaction, in accuracy, from which on that credit is full."""
-    rollback: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"reward_mode is {self.mode!r}; use {', '.join(MODES)}")
-        for name, least in (("warm_up", 1), ("legitimate_after", 1), ("patience", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; use at least {least}")
-        for name in ("gamma", "scaffold_decay"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0, at most 1")
-        for name in (*_AMOUNTS, "ratio", "scaffold_full"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0) or (value == 0 and name not in _AMOUNTS):
-                kind = "at least 0" if name in _AMOUNTS else "above 0"
-                raise ValueError(f"{name} is {value}; use a number {kind}")
-
-
-_AMOUNTS: Final = (
-    "rent", "max_rent", "occupancy", "fossil_rent", "contribution", "attribution", "shaping", "stage_weight",
-    "alpha_shock", "ratio_penalty", "scaffold", "rollback",
+PARTS: Final = (
+    "gain", "contribution", "attribution", "rent", "occupancy", "stage_bonus", "alpha_shock",
+    "attribution_penalty", "blending_warning", "holding_warning", "action_cost", "fossil_bonus", "hindsight",
+    "terminal", "penalty",
 )  # fmt: skip
+"""In the order of their columns."""
+SHAPING: Final = frozenset({
+    "contribution", "attribution", "stage_bonus", "blending_warning", "holding_warning", "fossil_bonus",
+    "hindsight",
+})  # fmt: skip
+"""Parts that help on the way to what is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,150 +112,83 @@ class Evidence:
 
     def within(self, *stages: Stage) -> Tensor:
         """N K bool: slots that are in one of `stages` after the step."""
-        return _within(self.stage, *stages)
-
-    def was_within(self, *stages: Stage) -> Tensor:
-        """N K bool: slots that were in one of `stages` before it."""
-        return _within(self.stage_before, *stages)
+        return within(self.stage, *stages)
 
     def reached(self, stage: Stage) -> Tensor:
         """N K bool: slots that came into `stage`."""
         return self.within(stage) & (self.stage_before != stage.code)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the reward."""
+def charges(evidence: Evidence, config: MorphogenesisConfig) -> dict[str, Tensor]:
+    """Return parts that are at most 0, N each.
 
-    name: str
-    role: Role
-    """`task` is what is wanted, `cost` its price, `shaping` help on the way, `guard` against gaming."""
-    formula: "Callable[[Evidence, RewardConfig], Tensor] | None"
-    """N float32; `None` for those that depend on the mode, the operations or earlier steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """What is paid."""
-
-    parts: frozenset[str]
-    terminal: float
-    """Of the final accuracy in percentage points; in the original's units."""
-    at_end: bool = False
-    """Whether everything is paid with the last step."""
-
-
-TRIED: Final = (Stage.BLENDING, Stage.HOLDING)
-"""Connected, and may still be pruned."""
-CONNECTED: Final = (*TRIED, Stage.FOSSILISED)
-POTENTIALS: Final = {
-    Stage.GERMINATED: 1.0,
-    Stage.TRAINING: 2.0,
-    Stage.BLENDING: 3.5,
-    Stage.HOLDING: 5.5,
-    Stage.FOSSILISED: 6.0,
-}
-"""Of a slot, 0 in all other stages."""
-OP_COSTS: Final = {"germinate": 0.15, "fossilise": 0.01, "prune": 0.005, "set_alpha_target": 0.005}
-ADVANCE_COST: Final = 0.1
-"""Of advancing out of training."""
-REFUSED: Final = {"fossilise": 1.0, "germinate": 0.3}
-"""Of an operation that its gate refused."""
-AUTO_PRUNE: Final = 0.2
-BIG_JUMP: Final = 0.5
-"""A change of alpha in one step that counts as gaming."""
-_LEAST_CLAIM: Final = 0.01
-"""Contributions below are too near the noise of a validation to claim anything."""
-_PERCENT: Final = 100.0
-
-
-def gain(evidence: Evidence, _: RewardConfig) -> Tensor:
-    """What the step gained in accuracy; either sign."""
-    return evidence.progress
-
-
-def contribution(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """What all connected seeds contribute by ablation, at most the whole accuracy; either sign."""
-    found = evidence.contribution.nan_to_num().where(evidence.within(*CONNECTED), 0.0)
-    return config.contribution * found.sum(dim=1).clamp(-1.0, 1.0)
-
-
-def attribution(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """Contribution that also showed as progress: bounded attribution of the original.
-
-    Of each connected seed the harmonic mean 2pc / (p + c) of its improvement p and its contribution c, which
-    is near the smaller of the two; times a sigmoid of 3p (in percentage points) and a timing factor that
-    rises from 0.4 over the warm-up. 0 where there was no progress; c itself where it does harm.
+    `rent` is -min(rent ln(1 + overhead), max): each parameter costs less than the last. `occupancy` is of
+    seeds that grow beyond the first, and of fossils. `alpha_shock` is -0.1958 Σ (Δα)², so that many small
+    changes cost less than a jump. `attribution_penalty` is of seeds that claim too much, full at twice the
+    ratio. The warnings are of seeds that do harm while they blend, and of seeds held beyond the patience;
+    both rise with the steps. `action_cost` is of the operation, more where its gate refused it, and of what
+    the lifecycle had to prune.
     """
-    progress, found = evidence.improvement.nan_to_num(), evidence.contribution.nan_to_num()
-    p, c = progress.clamp(0.0, 1.0), found.clamp(-1.0, 1.0)
-    shared = 2.0 * p * c / (p + c).clamp(min=1e-6)
-    born = evidence.step[:, None] - evidence.life
-    timing = (0.4 + 0.6 * born / config.warm_up).clamp(max=1.0)
-    earned = torch.where(c > 0, shared * torch.sigmoid(3.0 * _PERCENT * p) * timing, c)
-    return config.attribution * earned.where(evidence.within(*CONNECTED), 0.0).sum(dim=1)
-
-
-def rent(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-min(rent ln(1 + overhead), max_rent): each parameter costs less than the one before."""
-    return -(config.rent * evidence.overhead.log1p()).clamp(max=config.max_rent)
-
-
-def occupancy(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-occupancy for each seed tried out beyond the first, -fossil_rent for each fossil."""
     growing = evidence.within(*of_life(Life.GROWING)).sum(dim=1)
     fossils = evidence.within(Stage.FOSSILISED).sum(dim=1)
-    return -(config.occupancy * (growing - 1).clamp(min=0) + config.fossil_rent * fossils)
-
-
-def stage_bonus(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """Potential-based shaping, F = w (g Φ(s') - Φ(s)): g the discount, Φ the sum of the slots' potentials.
-
-    Over an episode the discounted sum is w (g^T Φ(end) - Φ(start)), and Φ of a terminal state is 0, so that
-    it moves no optimum (Ng, Harada and Russell 1999; Grzes 2017). Either sign.
-    """
-    potentials = _potentials(evidence.stage.device)
-    before, after = (potentials[codes].sum(dim=1) for codes in (evidence.stage_before, evidence.stage))
-    return config.shaping * config.stage_weight * (config.gamma * after.where(~evidence.is_end, 0.0) - before)
-
-
-def alpha_shock(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-0.1958 Σ (Δα)², at most 1: many small changes cost less than one jump."""
-    shock = config.alpha_shock * evidence.alpha_change.square().sum(dim=1)
-    return -config.shaping * shock.clamp(max=1.0)
-
-
-def attribution_penalty(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """For seeds tried out whose contribution is far beyond their improvement; full at twice the ratio."""
-    excess = ((_ratio(evidence) - config.ratio) / config.ratio).clamp(0.0, 1.0)
-    return (
-        -config.shaping
-        * config.ratio_penalty
-        * excess.where(_claims(evidence), 0.0).sum(dim=1).clamp(max=1.0)
-    )
-
-
-def blending_warning(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-0.1 for each blending seed that does harm, 0.05 more each step, at most 0.4 a seed."""
+    excess = ((_claim(evidence) - MAX_CLAIM) / MAX_CLAIM).clamp(0.0, 1.0)
     harmful = evidence.within(Stage.BLENDING) & (evidence.contribution < 0)
-    return -config.shaping * (0.1 + 0.05 * (evidence.age - 1)).clamp(max=0.4).where(harmful, 0.0).sum(dim=1)
-
-
-def holding_warning(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-0.1 for each seed held beyond the patience, 0.05 more each step, at most 0.3 a seed."""
-    beyond = evidence.age - config.patience
+    beyond = evidence.age - PATIENCE
     late = evidence.within(Stage.HOLDING) & (beyond > 0)
-    return -config.shaping * (0.1 + 0.05 * (beyond - 1)).clamp(max=0.3).where(late, 0.0).sum(dim=1)
+    costs, refused = (torch.tensor([table.get(op, 0.0) for op in Op]) for table in (OP_COSTS, REFUSED))
+    cost = costs[evidence.op] + refused[evidence.op].where(evidence.refused, 0.0)
+    stage = evidence.stage_before.gather(1, evidence.slot[:, None])[:, 0]
+    cost += ADVANCE_COST * ((evidence.op == Op.ADVANCE) & (stage == Stage.TRAINING.code))
+    shaped = {
+        "alpha_shock": (ALPHA_SHOCK * evidence.alpha_change.square().sum(dim=1)).clamp(max=1.0),
+        "attribution_penalty": CLAIM_PENALTY * excess.where(_claims(evidence), 0.0).sum(dim=1).clamp(max=1.0),
+        "blending_warning": (0.1 + 0.05 * (evidence.age - 1)).clamp(max=0.4).where(harmful, 0.0).sum(dim=1),
+        "holding_warning": (0.1 + 0.05 * (beyond - 1)).clamp(max=0.3).where(late, 0.0).sum(dim=1),
+        "action_cost": cost + AUTO_PRUNE * evidence.auto_pruned.sum(dim=1),
+        "penalty": ROLLBACK * (evidence.governor > 0),
+    }
+    return {name: -config.shaping * value for name, value in shaped.items()} | {
+        "rent": -(config.rent * evidence.overhead.log1p()).clamp(max=MAX_RENT),
+        "occupancy": -(OCCUPANCY * (growing - 1).clamp(min=0) + FOSSIL_RENT * fossils),
+    }
 
 
-def penalty(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """-10 for a rollback by the governor."""
-    return -config.shaping * config.rollback * (evidence.governor > 0)
+def earnings(evidence: Evidence, config: MorphogenesisConfig) -> dict[str, Tensor]:
+    """Return parts of either sign, N each; `terminal` alone is never below 0.
+
+    `gain` is accuracy gained by the step, `terminal` of the final accuracy; `contribution` is what all
+    connected seeds contribute by ablation, at most the whole accuracy.
+
+    `attribution` is contribution that also showed as progress, bounded attribution of the original: of each
+    connected seed the harmonic mean 2pc / (p + c) of its improvement p and its contribution c, times a
+    sigmoid of 3p (in percentage points) and a timing factor that rises from 0.4 over the warm-up. 0 where
+    there was no progress; c itself where it does harm.
+
+    `stage_bonus` is potential-based shaping, w (g Φ(s') - Φ(s)): g the discount, Φ the sum of the slots'
+    potentials. Over an episode the discounted sum is w (g^T Φ(end) - Φ(start)), and Φ of a terminal state is
+    0, so that it moves no optimum (Ng, Harada and Russell 1999; Grzes 2017).
+    """
+    connected = evidence.within(*CONNECTED)
+    contribution = evidence.contribution.nan_to_num().where(connected, 0.0)
+    p, c = evidence.improvement.nan_to_num().clamp(0.0, 1.0), contribution.clamp(-1.0, 1.0)
+    shared = 2.0 * p * c / (p + c).clamp(min=1e-6)
+    timing = (0.4 + 0.6 * (evidence.step[:, None] - evidence.life) / WARM_UP).clamp(max=1.0)
+    attribution = torch.where(c > 0, shared * torch.sigmoid(3.0 * _PERCENT * p) * timing, c)
+    table = torch.tensor([POTENTIALS.get(stage, 0.0) for stage in BY_CODE])
+    before, after = (table[codes].sum(dim=1) for codes in (evidence.stage_before, evidence.stage))
+    bonus = STAGE_WEIGHT * (config.gamma * after.where(~evidence.is_end, 0.0) - before)
+    return {
+        "gain": evidence.progress,
+        "contribution": CONTRIBUTION * contribution.sum(dim=1).clamp(-1.0, 1.0),
+        "attribution": ATTRIBUTION * attribution.sum(dim=1),
+        "stage_bonus": config.shaping * bonus,
+        "terminal": config.shaping * TERMINAL * _PERCENT * evidence.accuracy.where(evidence.is_end, 0.0),
+    }
 
 
-def overclaims(evidence: Evidence, config: RewardConfig) -> Tensor:
-    """N K bool: seeds tried out whose contribution is more than `ratio` times their improvement."""
-    return _claims(evidence) & (_ratio(evidence) > config.ratio)
+def overclaims(evidence: Evidence) -> Tensor:
+    """N K bool: seeds tried out whose contribution is more than `MAX_CLAIM` times their improvement."""
+    return _claims(evidence) & (_claim(evidence) > MAX_CLAIM)
 
 
 def holds_to_ransom(evidence: Evidence) -> Tensor:
@@ -275,134 +205,40 @@ def _claims(evidence: Evidence) -> Tensor:
     return evidence.within(*TRIED) & (evidence.contribution > _LEAST_CLAIM)
 
 
-def _ratio(evidence: Evidence) -> Tensor:
+def _claim(evidence: Evidence) -> Tensor:
     """Contribution over improvement; very large where there was none."""
     return evidence.contribution.nan_to_num() / evidence.improvement.nan_to_num().clamp(min=1e-6)
 
 
-def _within(codes: Tensor, *stages: Stage) -> Tensor:
-    return torch.isin(codes, _codes(stages, codes.device))
-
-
-@cache
-def _codes(stages: tuple[Stage, ...], device: torch.device) -> Tensor:
-    """On the device once: a copy at each step would wait for it."""
-    return torch.tensor([stage.code for stage in stages], device=device)
-
-
-@cache
-def _potentials(device: torch.device) -> Tensor:
-    """By code of a stage."""
-    return torch.tensor([POTENTIALS.get(stage, 0.0) for stage in BY_CODE], device=device)
-
-
-PARTS: Final = (
-    Part("gain", "task", gain),
-    Part("contribution", "shaping", contribution),
-    Part("attribution", "shaping", attribution),
-    Part("rent", "cost", rent),
-    Part("occupancy", "cost", occupancy),
-    Part("stage_bonus", "shaping", stage_bonus),
-    Part("alpha_shock", "guard", alpha_shock),
-    Part("attribution_penalty", "guard", attribution_penalty),
-    Part("blending_warning", "shaping", blending_warning),
-    Part("holding_warning", "shaping", holding_warning),
-    Part("action_cost", "cost", None),
-    Part("fossil_bonus", "shaping", None),
-    Part("hindsight", "shaping", None),
-    Part("terminal", "task", None),
-    Part("penalty", "cost", penalty),
-)
-"""One row a part; `Rewards` has what those without a formula need."""
-
-_COSTS: Final = frozenset({"rent", "occupancy", "penalty"})
-MODES: Final[Mapping[str, Mode]] = {
-    "shaped": Mode(frozenset(part.name for part in PARTS), terminal=0.05),
-    "simplified": Mode(_COSTS | {"stage_bonus", "action_cost", "terminal"}, terminal=0.5),
-    "minimal": Mode(_COSTS | {"action_cost", "terminal"}, terminal=0.5),
-    "sparse": Mode(_COSTS | {"terminal"}, terminal=0.5, at_end=True),
-}
-"""In all but `shaped` the whole final accuracy is paid; rent is the same in all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
-    """What a step paid."""
-
-    reward: Tensor  # N float32, the sum of the parts
-    columns: Mapping[str, Tensor]
-    """`reward_<part>` N of all parts; `scaffolds`, `scaffold_delay`: credits that came, and their delays."""
-
-
 class Rewards:
-    """The reward of N envs, with credit that waits."""
+    """The reward of N envs with K slots, with credit that waits."""
 
-    def __init__(
-        self, shape: tuple[int, int], config: RewardConfig, ops: tuple[str, ...], device: str = "cpu"
-    ) -> None:
-        """`shape`: envs and slots; `ops`: names of the operations, in order."""
-        self._config, self._mode = config, MODES[config.mode]
-        self._ops = ops
-        with torch.device(device):
-            self._op_costs = torch.tensor([OP_COSTS.get(op, 0.0) for op in ops])
-            self._refused = torch.tensor([REFUSED.get(op, 0.0) for op in ops])
-            self._pays = torch.tensor([part.name in self._mode.parts for part in PARTS])
-            two = (*shape, shape[1])
-            self._bond = torch.zeros(two)  # N K K float32, the largest interaction seen of two seeds
-            self._credit = torch.zeros(two)  # N K K, 0..1, of slot j, by what was pruned in slot i
-            self._delay = torch.zeros(two, dtype=torch.int64)  # N K K, steps since it was pruned
-            self._owed = torch.zeros(shape[0], len(PARTS))  # N R, earned and not yet paid
+    STATE: Final = ("bond", "credit", "delay")
 
-    def step(self, evidence: Evidence) -> Paid:
-        """What the step pays."""
-        config, mode = self._config, self._mode
+    def __init__(self, num_envs: int, config: MorphogenesisConfig) -> None:
+        self._config = config
+        self.bond = torch.zeros(num_envs, config.slots, config.slots)
+        """N K K float32, the largest interaction seen of two seeds."""
+        self.credit = torch.zeros_like(self.bond)  # N K K, 0..1, of slot j, by what was pruned in slot i
+        self.delay = self.bond.long()  # N K K, steps since it was pruned
+
+    def step(self, evidence: Evidence) -> tuple[Tensor, dict[str, Tensor]]:
+        """N float32, what the step pays, and `reward_<part>` N of all parts.
+
+        Also `scaffolds` and `scaffold_delay` N: seeds that were credited in hindsight, and their delays.
+        """
         bonus = self._fossil_bonus(evidence)
         hindsight, scaffolds, delays = self._hindsight(evidence)
-        more = {
-            "action_cost": self._action_cost(evidence),
-            "fossil_bonus": bonus,
-            "hindsight": hindsight,
-            "terminal": config.shaping
-            * mode.terminal
-            * _PERCENT
-            * evidence.accuracy.where(evidence.is_end, 0.0),
-        }
-        found = [part.formula(evidence, config) if part.formula else more[part.name] for part in PARTS]
-        earned = torch.stack(found, dim=1) * self._pays
-        if mode.at_end:
-            earned += self._owed
-            self._owed = earned.where(~evidence.is_end[:, None], 0.0)
-            earned = earned - self._owed
-        columns = {f"reward_{part.name}": earned[:, place] for place, part in enumerate(PARTS)}
-        columns |= {"scaffolds": scaffolds, "scaffold_delay": delays}
-        return Paid(reward=earned.sum(dim=1), columns=columns)
+        parts = charges(evidence, self._config) | earnings(evidence, self._config)
+        parts |= {"fossil_bonus": bonus, "hindsight": hindsight}
+        columns = {f"reward_{name}": parts[name] for name in PARTS}
+        reward = torch.stack(list(columns.values())).sum(dim=0)
+        return reward, columns | {"scaffolds": scaffolds, "scaffold_delay": delays}
 
     def restart(self, envs: Tensor) -> None:
-        """Forget the seeds of `envs` (N bool) and what is owed: a new episode begins."""
-        for tensor in self._state().values():
-            tensor.masked_fill_(envs.view(-1, *[1] * (tensor.dim() - 1)), 0)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that the next step depends on."""
-        return {name: tensor.clone() for name, tensor in self._state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Become as it was."""
-        for name, tensor in self._state().items():
-            tensor.copy_(state[name])
-
-    def _state(self) -> dict[str, Tensor]:
-        return {name: getattr(self, f"_{name}") for name in ("bond", "credit", "delay", "owed")}
-
-    def _action_cost(self, evidence: Evidence) -> Tensor:
-        """What the operation costs, more where its gate refused it, and what the lifecycle had to prune."""
-        cost = self._op_costs[evidence.op] + self._refused[evidence.op].where(evidence.refused, 0.0)
-        if "advance" in self._ops:
-            from_training = (
-                evidence.stage_before.gather(1, evidence.slot[:, None])[:, 0] == Stage.TRAINING.code
-            )
-            cost += ADVANCE_COST * (from_training & (evidence.op == self._ops.index("advance")))
-        return -self._config.shaping * (cost + AUTO_PRUNE * evidence.auto_pruned.sum(dim=1))
+        """Forget the seeds of `envs` (N bool): a new episode begins."""
+        for name in self.STATE:
+            getattr(self, name)[envs] = 0
 
     def _fossil_bonus(self, evidence: Evidence) -> Tensor:
         """0.5 + 0.1 c (in percentage points) + 3 tanh(1/3) + 0.1 tanh(I / 2) for a fossil that contributes.
@@ -410,30 +246,108 @@ class Rewards:
         Times its legitimacy: steps of holding, as a share of those it takes. I is the largest interaction
         with another seed, in percentage points.
         """
-        self._bond = torch.maximum(self._bond, evidence.pairs.nan_to_num())
+        self.bond = torch.maximum(self.bond, evidence.pairs.nan_to_num())
         worth = _PERCENT * evidence.contribution.nan_to_num().clamp(0.0, 1.0)
-        synergy = (_PERCENT * self._bond.amax(dim=2) / 2.0).tanh()
+        synergy = (_PERCENT * self.bond.amax(dim=2) / 2.0).tanh()
         bonus = 0.5 + 0.1 * worth + 3.0 * math.tanh(1 / 3) + 0.1 * synergy
-        legitimacy = (evidence.age_before / self._config.legitimate_after).clamp(max=1.0)
+        legitimacy = (evidence.age_before / LEGITIMATE_AFTER).clamp(max=1.0)
         earns = evidence.reached(Stage.FOSSILISED) & (worth > 0)
         return self._config.shaping * (bonus * legitimacy).where(earns, 0.0).sum(dim=1)
 
     def _hindsight(self, evidence: Evidence) -> tuple[Tensor, Tensor, Tensor]:
         """Credit for seeds that helped another one and were pruned before that one became part of the host.
 
-        At most 0.2 a step, less by `scaffold_decay` for each step since the prune. Also how many such seeds
-        were credited, and the sum of their delays.
+        At most 0.2 a step, less by the decay for each step since the prune. Also how many such seeds were
+        credited, and the sum of their delays.
         """
-        config = self._config
         seeded = evidence.within(*of_life(Life.GROWING, Life.GRAFTED))
         pruned = evidence.reached(Stage.PRUNED)[:, :, None] & seeded[:, None, :]
-        helped = (self._bond / config.scaffold_full).clamp(0.0, 1.0)
-        self._delay = torch.where(pruned & (helped > 0), 0, self._delay + 1)
-        self._credit = torch.where(pruned & (helped > 0), helped, self._credit)
-        due = evidence.reached(Stage.FOSSILISED)[:, None, :] & (self._credit > 0)
-        paid = (self._credit * config.scaffold_decay**self._delay).where(due, 0.0)
-        scaffolds, delays = due.sum(dim=(1, 2)), self._delay.where(due, 0).sum(dim=(1, 2))
-        self._credit = self._credit.where(~due & seeded[:, None, :], 0.0)
-        self._bond = self._bond.where(seeded[:, :, None] & seeded[:, None, :], 0.0)
-        credit = config.shaping * config.scaffold * paid.sum(dim=(1, 2)).clamp(max=1.0)
+        helped = (self.bond / SCAFFOLD_FULL).clamp(0.0, 1.0)
+        self.delay = torch.where(pruned & (helped > 0), 0, self.delay + 1)
+        self.credit = torch.where(pruned & (helped > 0), helped, self.credit)
+        due = evidence.reached(Stage.FOSSILISED)[:, None, :] & (self.credit > 0)
+        paid = (self.credit * SCAFFOLD_DECAY**self.delay).where(due, 0.0)
+        scaffolds, delays = due.sum(dim=(1, 2)), self.delay.where(due, 0).sum(dim=(1, 2))
+        self.credit = self.credit.where(~due & seeded[:, None, :], 0.0)
+        self.bond = self.bond.where(seeded[:, :, None] & seeded[:, None, :], 0.0)
+        credit = self._config.shaping * SCAFFOLD * paid.sum(dim=(1, 2)).clamp(max=1.0)
         return credit, scaffolds.to(torch.uint8), delays.to(torch.int32)
+
+
+def seed_counts(evidence: Evidence) -> dict[str, Tensor]:
+    """What a step did to seeds, N each."""
+    pruned, fossilised = evidence.reached(Stage.PRUNED), evidence.reached(Stage.FOSSILISED)
+    ends = evidence.is_end[:, None] & evidence.within(*of_life(Life.GROWING, Life.GRAFTED))
+    tried = evidence.within(*TRIED)
+    life = (evidence.life + ends.long()).where(pruned | ends, 0)
+    claims = overclaims(evidence)
+    gamed = claims.any(dim=1) | (evidence.alpha_change.abs() > BIG_JUMP).any(dim=1)
+    counts = {
+        "germinated": evidence.reached(Stage.GERMINATED),
+        "pruned": pruned,
+        "fossilised": fossilised,
+        "blends_ended": fossilised | (pruned & within(evidence.stage_before, *TRIED)) | (ends & tried),
+        "lives_ended": pruned | ends,
+        "tried": tried,
+        "overclaimed": claims,
+        "ransomed": holds_to_ransom(evidence),
+    }
+    columns = {f"seeds_{name}": where.sum(dim=1).to(torch.uint8) for name, where in counts.items()}
+    return columns | {"seeds_life": life.sum(dim=1).to(torch.int32), "gamed": gamed}
+
+
+SUMMARISED: Final = (
+    *(f"reward_{name}" for name in PARTS),
+    "shaping_share", "gaming_share", "scaffolds", "scaffold_delay", "hypervolume", "germination_rate",
+    "prune_rate", "fossilise_rate", "blend_success", "seed_lifespan", "overclaimed_seeds", "ransom_seeds",
+    "starved_seeds", "rollbacks",
+)  # fmt: skip
+"""Names of what `summary` gives, in its order."""
+
+
+def summary(columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
+    """Rows of the policy from the columns of a rollout, T N each; `ended` T N bool, where an episode did.
+
+    A mean over what did not happen is undefined.
+    """
+    parts = {name: columns[f"reward_{name}"] for name in PARTS}
+    sizes = {name: value.abs().sum() for name, value in parts.items()}
+    shaping = torch.stack([sizes[name] for name in PARTS if name in SHAPING]).sum()
+    episodes, scaffolds = ended.sum(), columns["scaffolds"].sum()
+    share = columns["seed_share"]
+
+    def seeds(name: str, over: Tensor | str = episodes) -> Tensor:
+        count = columns[f"seeds_{over}"].sum() if isinstance(over, str) else over
+        return ratio(columns[f"seeds_{name}"].sum(), count)
+
+    return {f"reward_{name}": value.mean() for name, value in parts.items()} | {
+        "shaping_share": ratio(shaping, torch.stack(list(sizes.values())).sum()),
+        "gaming_share": columns["gamed"].float().mean(),
+        "scaffolds": scaffolds.float(),
+        "scaffold_delay": ratio(columns["scaffold_delay"].sum(), scaffolds),
+        "hypervolume": hypervolume(columns["metric"], columns["growth_ratio"], ended),
+        "germination_rate": seeds("germinated"),
+        "prune_rate": seeds("pruned"),
+        "fossilise_rate": seeds("fossilised"),
+        "blend_success": seeds("fossilised", "blends_ended"),
+        "seed_lifespan": seeds("life", "lives_ended"),
+        "overclaimed_seeds": seeds("overclaimed", "tried"),
+        "ransom_seeds": seeds("ransomed", "tried"),
+        "starved_seeds": ratio((share < STARVED).sum(), share.isfinite().sum()),
+        "rollbacks": ratio((columns["governor"] > 0).sum(), episodes),
+    }
+
+
+def hypervolume(metric: Tensor, size: Tensor, ended: Tensor) -> Tensor:
+    """The area that the best trades of episodes that ended leave behind them; undefined without any.
+
+    Each final metric reaches from its size (in multiples of the host alone) up to `LARGEST`, so that a trade
+    which is both larger and worse than another adds nothing (Zitzler and Thiele 1998). 1 is a perfect metric
+    at no growth. All T N.
+    """
+    at = size.flatten().clamp(1.0, LARGEST).where(ended.flatten(), LARGEST)
+    order = at.argsort()
+    ends = torch.cat([at[order], at.new_full((1,), LARGEST)])
+    height = metric.flatten().clamp(0.0, 1.0)[order].cummax(dim=0).values
+    area = (height * ends.diff()).sum() / (LARGEST - 1.0)
+    return where_defined(ended.any(), area)

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
+from overwatch_rl.worlds.morphogenesis.actions import Op
 from overwatch_rl.worlds.morphogenesis.rewards import Evidence
-
-OPS = ("wait", "germinate", "set_alpha_target", "prune", "fossilise", "advance")
 
 D, G, T, B, H, F = (
     Stage.DORMANT,
@@ -86,7 +85,7 @@ def random_steps(seed: int, steps: int, envs: int, slots: int) -> list[Evidence]
             "life": torch.full((envs, slots), step // 2).where(live, 0),
             "alpha_change": drawn(envs, slots),
             "overhead": drawn(envs).abs() * 12,
-            "op": torch.randint(len(OPS), (envs,), generator=draws),
+            "op": torch.randint(len(Op), (envs,), generator=draws),
             "slot": torch.randint(slots, (envs,), generator=draws),
             "refused": drawn(envs) > 0.5,
             "governor": (drawn(envs) > 0.8).to(torch.uint8),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from overwatch.catalog.stages import Stage
 from overwatch_rl.worlds.morphogenesis.actions import ALPHA_SPEEDS, ALPHA_TARGETS, TEMPOS, Op
-from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
 
 GROWING = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
@@ -29,10 +28,14 @@ class Slot:
     life: int
     value: float
     target: float
-    mode: Mode
     steps_left: int
     tempo: int = 0
     alpha_target: int = 2
+
+    @property
+    def holds(self) -> bool:
+        """Whether alpha does not move."""
+        return self.steps_left == 0
 
 
 @dataclass(frozen=True)
@@ -72,34 +75,26 @@ class Outcome:
 
 def checks(gate: str, slot: Slot, seen: Readings, config: MorphogenesisConfig) -> dict[str, bool]:
     """What a gate asks, with the answers."""
-    found: dict[str, bool] = {}
-    strict: dict[str, bool] = {}
-    if gate == "G0":
-        found = {"ids": True}
-    if gate == "G1":
-        found = {"stage": slot.stage is Stage.GERMINATED}
-    if gate == "G2":
-        found = {
-            "age": slot.age >= config.min_train,
-            "gradient": not math.isnan(seen.health),
-            "stable": seen.ratio <= config.max_ratio,
-            "health": seen.health >= config.min_health,
-        }
-        strict = {
-            "improvement": seen.contribution >= config.min_improvement,
-            "ratio": seen.ratio >= config.min_ratio,
-        }
-    if gate == "G3":
-        found = {"alpha": slot.value == slot.target == 1.0, "hold": slot.mode is Mode.HOLD}
-        strict = {"age": slot.age >= config.min_blend}
-    if gate == "G5":
-        found = {
-            "age": slot.age >= config.min_hold,
-            "counterfactual": not math.isnan(seen.contribution),
-            "positive": seen.contribution > 0,
-        }
-        strict = {"contribution": seen.contribution >= config.min_contribution}
-    return found | strict if config.is_strict else found
+    match gate:
+        case "G0":
+            return {"ids": True}
+        case "G1":
+            return {"stage": slot.stage is Stage.GERMINATED}
+        case "G2":
+            return {
+                "age": slot.age >= config.min_train,
+                "gradient": not math.isnan(seen.health),
+                "stable": seen.ratio <= config.max_ratio,
+                "health": seen.health >= config.min_health,
+            }
+        case "G3":
+            return {"alpha": slot.value == slot.target == 1.0, "hold": slot.holds}
+        case _:
+            return {
+                "age": slot.age >= config.min_hold,
+                "counterfactual": not math.isnan(seen.contribution),
+                "positive": seen.contribution > 0,
+            }
 
 
 def is_ready(gate: str, slot: Slot, seen: Readings, config: MorphogenesisConfig) -> bool:
@@ -110,7 +105,7 @@ def is_ready(gate: str, slot: Slot, seen: Readings, config: MorphogenesisConfig)
 
 def is_legal(op: Op, slot: Slot, seen: Readings, config: MorphogenesisConfig) -> bool:
     """Whether an operation is legal on the only slot of an env."""
-    holds = slot.mode is Mode.HOLD
+    holds = slot.holds
     match op:
         case Op.WAIT:
             return True
@@ -130,16 +125,15 @@ def is_legal(op: Op, slot: Slot, seen: Readings, config: MorphogenesisConfig) ->
 def to(slot: Slot, stage: Stage) -> Slot:
     """The slot in another stage."""
     if stage in (Stage.PRUNED, Stage.EMBARGOED, Stage.RESETTING, Stage.DORMANT):
-        return replace(slot, stage=stage, age=0, value=0.0, target=0.0, mode=Mode.HOLD, steps_left=0)
+        return replace(slot, stage=stage, age=0, value=0.0, target=0.0, steps_left=0)
     return replace(slot, stage=stage, age=0)
 
 
 def headed(slot: Slot, target: float, steps: int) -> Slot:
     """Alpha begins to move."""
     if steps == 0 or target == slot.value:
-        return replace(slot, value=target, target=target, mode=Mode.HOLD, steps_left=0)
-    mode = Mode.UP if target > slot.value else Mode.DOWN
-    return replace(slot, target=target, mode=mode, steps_left=steps)
+        return replace(slot, value=target, target=target, steps_left=0)
+    return replace(slot, target=target, steps_left=steps)
 
 
 def asked_of(gate: str, slot: Slot, seen: Readings, config: MorphogenesisConfig) -> Outcome:
@@ -193,18 +187,15 @@ def cleaned(slot: Slot, config: MorphogenesisConfig) -> Outcome:
 def stepped(act: Act, slot: Slot, seen: Readings, config: MorphogenesisConfig) -> Outcome:
     """One step of the only slot of an env; what is illegal is not done."""
     found = cleaned(slot, config)
-    gate = ONWARD.get(slot.stage, "")
     if found.reason is None and act.op is not Op.WAIT and is_legal(act.op, slot, seen, config):
         found = acted(act, slot, seen, config)
-    elif gate in config.auto_gates and is_ready(gate, slot, seen, config):
-        found = asked_of(gate, slot, seen, config)
     if found.slot.stage is Stage.HOLDING and found.reason is None and slot.age >= config.max_hold:
         found = Outcome(to(found.slot, Stage.PRUNED), "held too long", found.asked)
     now = found.slot
-    if now.mode is not Mode.HOLD:
+    if not now.holds:
         left = now.steps_left - 1
         value = now.target if left == 0 else now.value + (now.target - now.value) / now.steps_left
-        now = replace(now, value=value, steps_left=left, mode=now.mode if left else Mode.HOLD)
-    if now.stage is Stage.BLENDING and now.mode is Mode.HOLD and now.target == 0.0:
+        now = replace(now, value=value, steps_left=left)
+    if now.stage is Stage.BLENDING and now.holds and now.target == 0.0:
         return Outcome(to(now, Stage.PRUNED), "pruned by the policy", found.asked)
     return replace(found, slot=now)

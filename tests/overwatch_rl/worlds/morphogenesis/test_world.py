@@ -2,6 +2,8 @@
 
 import math
 import sys
+from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -9,60 +11,51 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from overwatch.catalog.stages import Stage
-from overwatch_rl.sync_points import counts
-from overwatch_rl.types import Factored
+from overwatch_rl.types import Factored, Step
 from overwatch_rl.worlds.base import WorldConfig
-from overwatch_rl.worlds.evaluation import play
+from overwatch_rl.worlds.evaluation import Schedule, always_wait, best_schedule, play, schedules, uniform
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
-from overwatch_rl.worlds.morphogenesis.rewards import CONNECTED, RewardConfig
-from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
-from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
+from overwatch_rl.worlds.morphogenesis.hosts import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED
+from overwatch_rl.worlds.morphogenesis.rewards import ROLLBACK
+from overwatch_rl.worlds.morphogenesis.world import (
+    EXACT_SLOTS,
+    GLOBAL_FEATURES,
+    SLOT_FEATURES,
+    Morphogenesis,
+    attribute,
+    subsets_of,
+)
 
 EPISODE_STEPS = MorphogenesisConfig().steps
-PRICED = RewardConfig()
-PENALTY = PRICED.shaping * PRICED.rollback
+PRICED = MorphogenesisConfig()
+PENALTY = PRICED.shaping * ROLLBACK
 HOST, SMALL = 235, 460
 """Parameters of a host, and of its smallest branch that does something."""
 CONNECTED_CODES = torch.tensor([stage.code for stage in CONNECTED])
 NUM_ENVS = 3
 
 
-class Fake:
-    """A judge that condemns by a plan: which envs at each step, from the first of the run."""
+class Broken(Morphogenesis):
+    """A world whose hosts break by a plan: which envs at each step, from the first of the run."""
 
-    def __init__(self, plan: list[list[int]]) -> None:
-        self.plan = plan
-        self.asked = 0
-        self.restarted: list[list[bool]] = []
+    def __init__(self, config: WorldConfig, settings: MorphogenesisConfig, plan: list[list[int]]) -> None:
+        super().__init__(config, settings)
+        self.plan = list(plan)
 
-    def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:  # noqa: ARG002 it has a plan
-        """As planned; none behind the plan."""
-        codes = torch.zeros_like(accuracy, dtype=torch.uint8)
-        if self.asked < len(self.plan):
-            codes[self.plan[self.asked]] = 2
-        self.asked += 1
-        return codes
-
-    def restart(self, envs: Tensor) -> None:
-        """Keep which."""
-        self.restarted.append(envs.tolist())
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """How far the plan is done."""
-        return {"asked": torch.tensor(self.asked)}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from there."""
-        self.asked = int(state["asked"])
+    def step(self, actions: Tensor) -> Step:
+        """Break what is planned, then step."""
+        broken = self.plan.pop(0) if self.plan else []
+        self.hosts.tensors["host.last"][broken] = torch.nan
+        return super().step(actions)
 
 
-def made(envs: int, slots: int, judge: Fake | None = None, **own: int) -> Morphogenesis:
+def made(envs: int, slots: int, plan: list[list[int]] | None = None, **settings: int) -> Morphogenesis:
     """The world in a size."""
-    return Morphogenesis(WorldConfig(num_envs=envs), MorphogenesisConfig(slots=slots, **own), judge)
+    config = MorphogenesisConfig(slots=slots, **settings)
+    return Broken(WorldConfig(num_envs=envs), config, plan or [])
 
 
 def grower(env: Morphogenesis, blueprint: int = 0, num_slots: int | None = None) -> Schedule:
@@ -128,7 +121,7 @@ def test_what_is_attributed_adds_up_to_what_branches_gain() -> None:
 def test_every_row_of_the_summary_moves_in_a_real_rollout() -> None:
     """An episode by a schedule beside one at random, one host rolled back: rows are finite, none is 0."""
     plan: list[list[int]] = [[] for _ in range(40)] + [[11]]
-    env = made(12, 3, Fake(plan))
+    env = made(12, 3, plan)
     grow, draw = grower(env), uniform(env.spec.action, torch.Generator().manual_seed(2))
     observation = env.reset(2)
     steps = []
@@ -158,7 +151,7 @@ def test_a_host_that_is_ruined_is_rolled_back_by_the_governor() -> None:
     for number in range(12):
         if number == 8:
             state = env.state_dict()
-            state["hosts.hosts.0"][0] = torch.nan
+            state["hosts.host.first"][0] = torch.nan
             observation = env.load_state_dict(state)
         step = env.step(act(observation))
         observation = step.observation
@@ -189,7 +182,7 @@ def test_the_observation_is_of_the_env_then_of_each_slot_in_turn() -> None:
     """What one slot shows stands in its own stretch of features, of the same width for all."""
     env = made(1, 3)
     observation = env.reset(1)
-    width = SLOT_FEATURES + len(MLP)
+    width = SLOT_FEATURES + len(BLUEPRINTS)
     assert env.spec.observation.shape == (GLOBAL_FEATURES + 3 * width,)
     empty = observation.features[0, GLOBAL_FEATURES:].view(3, width)
     assert torch.equal(empty[0], empty[1])
@@ -268,7 +261,7 @@ def test_a_saved_world_goes_on_as_it_would_have() -> None:
     plan: list[list[int]] = [[] for _ in range(EPISODE_STEPS)]
     for at, envs in ((12, [0]), (30, [0, 1]), (36, [1])):
         plan[at] = envs
-    env, other = (made(2, 2, Fake(plan)) for _ in range(2))
+    env, other = made(2, 2, plan), made(2, 2, plan[23:])
     act = grower(env)
     observation = env.reset(5)
     for _ in range(23):
@@ -292,11 +285,9 @@ def test_a_saved_world_goes_on_as_it_would_have() -> None:
 def test_an_episode_has_one_end_whatever_is_rolled_back(plan: list[list[int]], seed: int) -> None:
     """An env ends at its last step or its third rollback, once, and only there a new episode begins."""
     steps, most = 8, 3
-    judge = Fake(plan)
-    env = made(NUM_ENVS, 2, judge, steps=steps, max_rollbacks=most)
+    env = made(NUM_ENVS, 2, plan, steps=steps, max_rollbacks=most)
     act = uniform(env.spec.action, torch.Generator().manual_seed(seed))
     observation = env.reset(seed)
-    judge.restarted.clear()
     clock, rollbacks = [0] * NUM_ENVS, [0] * NUM_ENVS
     for number in range(len(plan) + steps):
         step = env.step(act(observation))
@@ -311,19 +302,17 @@ def test_an_episode_has_one_end_whatever_is_rolled_back(plan: list[list[int]], s
                 clock[one] = rollbacks[one] = 0
         assert step.terminated.tolist() == ends
         assert not bool(step.truncated.any())
-        assert step.columns["governor"].tolist() == [2 * (one in sick) for one in range(NUM_ENVS)]
+        assert step.columns["governor"].tolist() == [one in sick for one in range(NUM_ENVS)]
         paid = torch.tensor([-PENALTY * (one in sick) for one in range(NUM_ENVS)])
         assert torch.allclose(step.columns["reward_penalty"], paid)
         assert observation.features[:, 0].tolist() == pytest.approx([1 - one / steps for one in clock])
-        assert judge.restarted == ([ends] if any(ends) else [])
-        judge.restarted.clear()
 
 
 def test_a_rolled_back_host_is_the_one_that_was_kept() -> None:
     """Its accuracy is that of the snapshot; fossils stay, seeds that learned are pruned, other envs go on."""
     every, sick = 5, 13
     plan: list[list[int]] = [[] for _ in range(sick)] + [[0]]
-    env, untouched = made(2, 2, Fake(plan), snapshot_every=every), made(2, 2, snapshot_every=every)
+    env, untouched = made(2, 2, plan, snapshot_every=every), made(2, 2, snapshot_every=every)
     act = grower(env)
     observation, other = env.reset(2), untouched.reset(2)
     kept = 0.0
@@ -350,31 +339,93 @@ def test_a_device_that_it_cannot_use_is_named() -> None:
         Morphogenesis(WorldConfig(num_envs=1, device="cuda"), MorphogenesisConfig())
 
 
-class Reads(TorchDispatchMode):
-    """Counts what decides by the values of a tensor: truth values, numbers, places that are true."""
+def test_schedules_are_each_blueprint_in_one_slot_and_in_more() -> None:
+    """The best is that of the highest return in the episodes of its seed."""
+    env = made(2, 1, steps=18)
+    returns = {name: play(env, act, 5).mean for name, act in schedules(env.spec).items()}
+    name, _ = best_schedule(env, 5)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Any operation."""
-        self.seen += func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
-        return func(*args, **(kwargs or {}))
+    assert set(schedules(made(1, 2).spec)) == {
+        f"{one.id} x {count}" for one in BLUEPRINTS[:-1] for count in (1, 2)
+    }
+    assert returns[name] == max(returns.values())
 
 
-def test_what_is_read_of_the_envs_is_named() -> None:
-    """Through episodes with rollbacks and ends, each read is one pass of the point in the table."""
-    env = made(3, 2, Fake([[], [1], [], [0, 2], [1]]), steps=7, max_rollbacks=2)
-    act = uniform(env.spec.action, torch.Generator().manual_seed(1))
-    observation = env.reset(1)
-    before, reads = counts["morphogenesis.envs"], 0
-    for _ in range(20):
-        actions = act(observation)
-        with Reads() as counted:
-            observation = env.step(actions).observation
-        reads += counted.seen
+Game = Callable[[frozenset[int]], float]
 
-    assert 0 < reads == counts["morphogenesis.envs"] - before
+
+def of_game(game: Game, slots: int) -> Tensor:
+    """1 M: what a game gives for each subset of the slots."""
+    subsets = [frozenset(row.nonzero().flatten().tolist()) for row in subsets_of(slots)]
+    return torch.tensor([[game(subset) for subset in subsets]])
+
+
+def shapley(game: Game, slots: int) -> list[float]:
+    """By their definition: the mean over all orders of what a slot adds."""
+    values = [0.0] * slots
+    orders = list(permutations(range(slots)))
+    for order in orders:
+        for place, slot in enumerate(order):
+            values[slot] += game(frozenset(order[: place + 1])) - game(frozenset(order[:place]))
+    return [value / len(orders) for value in values]
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**31), slots=st.integers(1, EXACT_SLOTS + 2))
+def test_attribution_is_that_of_its_definitions(seed: int, slots: int) -> None:
+    """In games where every subset is worth what chance gives it; Shapley values only of few slots."""
+    numbers = torch.rand(2**slots, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+    def game(subset: frozenset[int]) -> float:
+        return float(numbers[sum(2**slot for slot in subset)])
+
+    none, everything = game(frozenset()), game(frozenset(range(slots)))
+    alone = [game(frozenset({slot})) - none for slot in range(slots)]
+    seen = attribute(of_game(game, slots), torch.ones(1, slots, dtype=torch.bool))
+
+    for one in range(slots):
+        pairs = [
+            game(frozenset({one, other})) - none - alone[one] - alone[other]
+            for other in range(slots)
+            if other != one
+        ]
+        assert float(seen.interaction[0, one]) == pytest.approx(sum(pairs), abs=1e-4)
+        assert float(seen.boost[0, one]) == pytest.approx(max([*pairs, 0.0]), abs=1e-4)
+    assert float(seen.synergy) == pytest.approx(everything - none - sum(alone), abs=1e-4)
+    if slots <= EXACT_SLOTS:
+        assert seen.shapley[0].tolist() == pytest.approx(shapley(game, slots), abs=1e-5)
+    else:
+        assert bool(seen.shapley.isnan().all())
+
+
+def test_a_slot_without_a_branch_has_no_number_and_takes_none() -> None:
+    """Its values are absent, and those of the others are the same as if it were not there."""
+    worth = {(): 0.4, (0,): 0.5, (1,): 0.6, (0, 1): 0.9}
+    full = attribute(of_game(lambda some: worth[tuple(sorted(some))], 2), torch.ones(1, 2, dtype=torch.bool))
+    accuracies = of_game(lambda some: worth[tuple(sorted(some - {2}))], 3)
+    seen = attribute(accuracies, torch.tensor([[True, True, False]]))
+
+    assert seen.shapley[0, :2].tolist() == pytest.approx(full.shapley[0].tolist(), abs=1e-6)
+    assert float(seen.synergy) == pytest.approx(0.2, abs=1e-6)
+    for column in (seen.shapley, seen.interaction, seen.boost):
+        assert column[0, 2].isnan()
+    assert seen.pairs[0, 2].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"slots": 65}, "slots is 65; use 1 to 64"),
+        ({"steps": 0}, "steps is 0; use 1 or more"),
+        ({"min_train": -1}, "min_train is -1; use 0 or more"),
+        ({"max_hold": 2}, "max_hold is 2; use more than min_hold, which is 2"),
+        ({"min_health": 1.5}, "min_health is 1.5; use 0 to 1"),
+        ({"rent": -0.1}, "rent is -0.1; use 0 or more"),
+        ({"shaping": math.nan}, "shaping is nan; use 0 or more"),
+        ({"gamma": 1.5}, "gamma is 1.5; use 0 to 1"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, Any], error: str) -> None:
+    """With what to use instead."""
+    with pytest.raises(ValueError, match=error):
+        MorphogenesisConfig(**wrong)

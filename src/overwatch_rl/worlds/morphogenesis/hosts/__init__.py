@@ -1,1 +1,0 @@
-"""Networks that hosts are, and what grows on them."""
