@@ -18,7 +18,8 @@ The numbers, where there is a choice:
 - `kl_divergence`, `kl_k1`, `clip_fraction`, `ratio_*` and `first_ratio_error` are proximal -> current.
   `sampler_weight` and `sampler_ess` are of the weights proximal / behaviour, before the cap: staleness and
   mismatch together. `sampler_kl` (k1) and `token_error` compare what the sampler sent with what the very
-  weights that it names give here: 0 but for rounding, whatever the age. Undefined where those are gone.
+  weights that it names give here: 0 and 1 but for rounding. Undefined but for answers of today's weights and
+  of the `recent` versions; only these cost a copy of the weights and a forward pass each.
 - Entropy is of the whole distribution at each token; `entropy` is its share of the uniform's over all letters
   but 0, the empty place, which is never drawn.
 
@@ -42,6 +43,7 @@ from overwatch_rl.algorithms.common import (
     Adam,
     Alone,
     Plan,
+    Ranks,
     below,
     k3,
     load_moments,
@@ -74,8 +76,8 @@ class GRPOConfig:
     """The most by which a token of an older policy may count."""
     max_grad_norm: float = 1.0
     """Gradients longer than this are shortened to it."""
-    recent: int = 1
-    """Versions before today's whose weights stay, to compare samplers with: so old answers may be."""
+    recent: int = 0
+    """Versions before today's whose weights stay, to compare samplers with."""
     shuffled: bool = False
     """A control that must not learn: advantages change places inside each group."""
 
@@ -218,9 +220,15 @@ def of_scores(answers: Answers, std: Tensor, differ: Tensor) -> Stats:
 class GRPO:
     """A language model, the reference that it must not leave, and its optimiser."""
 
-    def __init__(self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int) -> None:
-        """`model`, from letters to logits, is beginning and reference; `version` is that of its weights."""
+    def __init__(
+        self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int, ranks: Ranks | None = None
+    ) -> None:
+        """`model`, from letters to logits, is beginning and reference; `version` is that of its weights.
+
+        `ranks` are the processes that learn from other answers to the same weights.
+        """
         self.config = config
+        self._ranks = ranks or Alone()
         self.plan = Plan()
         self.policy = model
         self.reference = copy.deepcopy(model).requires_grad_(requires_grad=False)
@@ -268,12 +276,12 @@ class GRPO:
         """Learn from one batch; the weights have another number afterwards."""
         config = self.config
         seen = _Seen()
-        self._recent[self.version] = {
-            name: value.clone() for name, value in self.policy.state_dict().items() if config.recent
-        }
+        if config.recent:
+            self._recent[self.version] = {
+                name: value.clone() for name, value in self.policy.state_dict().items()
+            }
         while len(self._recent) > config.recent:
             del self._recent[next(iter(self._recent))]
-        alone = Alone()
         open_gate = torch.zeros((), dtype=torch.bool, device=self.device)
         for _ in range(config.epochs):
             order = torch.randperm(len(batch.tokens), generator=self._order, device=self.device)
@@ -283,12 +291,15 @@ class GRPO:
                 current = log_probs_of(distribution(self.policy, part.tokens), part.tokens)
                 total, terms = loss(current, part, config)
                 tokens = part.live.sum()
-                torch.autograd.backward(total / tokens.clamp(min=1))
+                # Each token counts the same, whichever rank has it: the mean of gradients over ranks that
+                # follows is of sums over the tokens of all of them.
+                all_tokens = self._ranks.sum(tokens)
+                torch.autograd.backward(total * self._ranks.size / all_tokens.clamp(min=1))
                 # Without a token to learn from, momentum alone would move the weights.
-                is_empty = tokens == 0
-                gradients = averaged(self._parameters, alone)
+                is_empty = all_tokens == 0
+                gradients = averaged(self._parameters, self._ranks)
                 norms, norm = gated_step(
-                    self._optimizer, gradients, alone, open_gate | is_empty, config.max_grad_norm
+                    self._optimizer, gradients, self._ranks, open_gate | is_empty, config.max_grad_norm
                 )
                 seen.add(terms, tokens, norms, norm)
         self.version += 1
@@ -335,9 +346,9 @@ class GRPO:
         mean, square = ((power * live).sum() / count for power in (weights, weights.square()))
         ages = [self.version - number for number in versions if number is not None]
         age = sum(ages) / len(ages) if ages else UNDEFINED
-        same = self._by_version(batch, versions)
-        known = (live > 0) & (same != UNDEFINED)
-        apart = torch.where(known, batch.behaviour - same, 0.0)
+        named, is_known = self._of_named_weights(batch, versions)
+        known = (live > 0) & is_known[:, None]
+        apart = torch.where(known, batch.behaviour - named, 0.0)
         return {
             "sampler_weight": where_defined(count > 0, mean),
             "sampler_ess": where_defined(count > 0, mean.square() / square),
@@ -346,18 +357,16 @@ class GRPO:
             "data_age_updates": torch.tensor(age, device=live.device),
         }
 
-    def _by_version(self, batch: Batch, versions: tuple[int | None, ...]) -> Tensor:
-        """B S: log-probabilities of the weights that each answer names; `UNDEFINED` where those are gone."""
-        found = torch.full_like(batch.proximal, UNDEFINED)
-        models: dict[int, Callable[[Tensor], Tensor]] = {
-            number: partial(functional_call, self.policy, weights) for number, weights in self._recent.items()
-        }
-        for number, model in (models | {self.version: self.policy}).items():
-            rows = torch.tensor([row for row, one in enumerate(versions) if one == number], dtype=torch.int64)
+    def _of_named_weights(self, batch: Batch, versions: tuple[int | None, ...]) -> tuple[Tensor, Tensor]:
+        """B S, log-probabilities of the weights that each answer names, and B bool, where these are here."""
+        named, numbers = batch.proximal.clone(), [self.version, *self._recent]
+        for number, weights in self._recent.items():
+            rows = torch.tensor([row for row, name in enumerate(versions) if name == number])
             if len(rows):
                 tokens = batch.tokens[rows]
-                found[rows] = log_probs_of(distribution(model, tokens), tokens)
-        return found
+                model = partial(functional_call, self.policy, weights)
+                named[rows] = log_probs_of(distribution(model, tokens), tokens)
+        return named, torch.tensor([name in numbers for name in versions], device=named.device)
 
 
 class _Seen:

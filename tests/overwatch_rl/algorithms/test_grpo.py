@@ -1,6 +1,7 @@
 """GRPO: its loss against one by hand in float64, its groups, its gate, and its numbers about samplers."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch.events import NonFiniteSeen
-from overwatch_rl.algorithms.common import Learner
+from overwatch_rl.algorithms.common import Alone, Learner
 from overwatch_rl.algorithms.grpo import (
     GRPO,
     Answers,
@@ -178,17 +179,18 @@ def test_a_learner_agrees_with_itself_before_its_first_step() -> None:
     assert float(stats["sampler_ess"]) == pytest.approx(1.0)
 
 
-def test_age_is_no_mismatch() -> None:
-    """Old answers are weighted; against the weights that drew them the sampler is right."""
-    algorithm = made(GRPOConfig(learning_rate=0.3, recent=2))
+@pytest.mark.parametrize(("recent", "error"), [(2, 1.0), (0, UNDEFINED)])
+def test_age_is_no_mismatch(recent: int, error: float) -> None:
+    """Old answers are weighted; the sampler is right against the weights that drew them, where those stay."""
+    algorithm = made(GRPOConfig(learning_rate=0.3, recent=recent))
     for version in (0, 1):
         algorithm.update(algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=version)))
     stats = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=0)).stats
 
     assert float(stats["data_age_updates"]) == 2.0
     assert float(stats["sampler_ess"]) < 0.99
-    assert float(stats["sampler_kl"]) == pytest.approx(0.0, abs=1e-6)
-    assert float(stats["token_error"]) == pytest.approx(1.0, abs=1e-6)
+    assert float(stats["token_error"]) == pytest.approx(error, abs=1e-6)
+    assert (float(stats["sampler_kl"]) == UNDEFINED) is not bool(recent)
 
 
 def test_a_sampler_with_other_weights_than_it_names_is_a_mismatch() -> None:
@@ -199,6 +201,53 @@ def test_a_sampler_with_other_weights_than_it_names_is_a_mismatch() -> None:
 
     assert float(wrong["token_error"]) > 1.1
     assert float(unknown["token_error"]) == float(unknown["data_age_updates"]) == UNDEFINED
+
+
+class Summed(Alone):
+    """A rank whose sums are those that two ranks found, one after the other, before."""
+
+    size = 2
+
+    def __init__(self, totals: Mapping[float, float]) -> None:
+        self.totals = totals
+        self.gradients: list[Tensor] = []
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Over both."""
+        return torch.full_like(values, self.totals[float(values)]) if values.dim() == 0 else values
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Keep what this rank brings."""
+        self.gradients = [tensor.clone() for tensor in tensors]
+
+
+def test_a_token_counts_the_same_whichever_rank_has_it() -> None:
+    """Two ranks with unequally long answers average to the gradient of one that has them all."""
+    config = GRPOConfig(minibatches=1)
+    parts = [answers([1.0, 0.0, 1.0, 0.0], seed=seed) for seed in (0, 0)]
+    parts[1] = replace(parts[1], learned=parts[1].learned & (torch.arange(3) < 2))
+    counts = [float(part.learned.sum()) for part in parts]
+    assert counts[0] != counts[1]
+    brought = []
+    for part in parts:
+        ranks = Summed(dict.fromkeys(counts, sum(counts)))
+        algorithm = GRPO(Table(), config, seed=0, version=0, ranks=ranks)
+        algorithm.update(algorithm.prepare(part))
+        brought.append(ranks.gradients[0])
+    whole = Summed({sum(counts): sum(counts)})
+    whole.size = 1
+    both = Answers(
+        **{
+            name: torch.cat([getattr(part, name) for part in parts])
+            for name in ("tokens", "learned", "behaviour", "scores", "cut")
+        },
+        groups=torch.cat([parts[0].groups, parts[1].groups + 2]),
+        versions=parts[0].versions + parts[1].versions,
+    )
+    algorithm = GRPO(Table(), config, seed=0, version=0, ranks=whole)
+    algorithm.update(algorithm.prepare(both))
+
+    torch.testing.assert_close(sum(brought) / 2, whole.gradients[0])
 
 
 def test_what_was_kept_goes_on_as_if_nothing_had_been() -> None:
