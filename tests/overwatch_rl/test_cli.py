@@ -19,6 +19,7 @@ from overwatch_rl.types import Step
 from overwatch_rl.worlds import WORLDS
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.morphogenesis.world import Morphogenesis, MorphogenesisConfig
+from tests.overwatch_rl.worlds.gym_envs import HERE
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry", "--log", "text"]
 DEADLINE_S = 60.0
@@ -255,3 +256,28 @@ def test_a_wrong_file_is_a_usage_error(tmp_path: Path, text: str, stated: str) -
 
     assert result.exit_code == 2
     assert stated in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("kind", ["Nan", "Inf", "None"])
+def test_a_reward_that_is_no_number_leaves_its_episode_without_a_return(tmp_path: Path, kind: str) -> None:
+    """Others have theirs; it is absent from tables, not 0, and the words name how many and the fix."""
+    world = f"gym:{HERE}:Unpaid{kind}-v0"
+    flags = ["--world", world, "--envs", "1", "--steps", "16", "--updates", "1", "--out", str(tmp_path)]
+    trained = CliRunner().invoke(main, ["train", *flags, "--no-telemetry", "--log", "text"])
+    assert trained.exit_code == 0, trained.output
+    [update] = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
+    _, *rows = (tmp_path / "episodes.csv").read_text().splitlines()
+    table = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2"])
+    posted = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--post"])
+
+    assert table.exit_code == 0, table.output
+    assert [row.split(",")[3] for row in rows] == ["", "4.0", "", "4.0"]
+    assert update["return"] == 4.0
+    assert "2 rewards of update 1 are no finite numbers" in trained.output
+    assert "mend the world's rewards" in trained.output
+    assert "policy: 2 of 2 episodes have a reward that is no finite number" in table.output
+    [row] = [
+        line for line in table.output.splitlines() if line.startswith("policy  ") and "return" not in line
+    ]
+    assert set(row.split()[1:]) == {"-"}
+    assert (posted.exit_code, "nothing to post" in posted.output) == (2, True)

@@ -261,7 +261,9 @@ def evaluate(
             )
         rows, policy = _evaluate(folder, episodes)
         if folder is not None and policy is not None:
-            mean, count = rows["policy"]["return"], episodes["episodes"]
+            mean, count = rows["policy"].get("return"), episodes["episodes"]
+            if mean is None and (is_posted or orchestrator):
+                raise ValueError("the return of the policy is not known, so there is nothing to post")
             if is_posted:
                 _post(folder, policy.version, mean, count)
             if orchestrator is not None:
@@ -271,11 +273,11 @@ def evaluate(
         click.echo(json.dumps(rows, indent=2))
         return
     width = max(12, *map(len, rows))
-    columns = [(name, form) for name, form in _COLUMNS if name in next(iter(rows.values()))]
+    columns = [(name, form) for name, form in _COLUMNS if any(name in row for row in rows.values())]
     click.echo("  ".join([f"{'policy':{width}}", f"{'return':>17}", *(f"{name:>7}" for name, _ in columns)]))
     for name, row in rows.items():
-        spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}"
-        cells = (f"{row[own]:{form}}" for own, form in columns)
+        spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}" if "return" in row else "-"
+        cells = (f"{row[column]:{form}}" if column in row else "-" for column, form in columns)
         click.echo("  ".join([f"{name:{width}}", f"{spread:>17}", *(f"{cell:>7}" for cell in cells)]))
 
 
@@ -309,8 +311,16 @@ def _evaluate(
     rows = {}
     for name, act in acts.items():
         played = play(made, act, seed)
-        rows[name] = {"return": played.mean, "standard_error": played.standard_error}
-        if played.has_metric:
+        rows[name] = {}
+        if unknown := episodes - len(played.known):
+            click.echo(
+                f"{name}: {unknown} of {episodes} episodes have a reward that is no finite number, "
+                "so their return is not known; mend the world's rewards",
+                err=True,
+            )
+        if unknown < episodes - 1:
+            rows[name] = {"return": played.mean, "standard_error": played.standard_error}
+        if played.has_metric and bool(played.metric.isfinite().all()):
             rows[name]["metric"] = float(played.metric.mean())
         if made.spec.seeds is not None:
             rows[name]["fossils"] = float(played.fossils.double().mean())

@@ -168,7 +168,7 @@ def episodes(block: SharedBlock, note: RollOut) -> list[dict[str, Any]]:
         "env": envs.tolist(),
         "update": [note.update] * len(steps),
         "step": (steps + note.first_step).tolist(),
-        "return": columns["episode_return"][steps, envs].tolist(),
+        "return": [_cell(value) for value in columns["episode_return"][steps, envs].tolist()],
         "length": columns["episode_length"][steps, envs].tolist(),
         "ended": np.where(columns["terminated"][steps, envs], "terminated", "truncated").tolist(),
     }
@@ -180,7 +180,7 @@ def episodes(block: SharedBlock, note: RollOut) -> list[dict[str, Any]]:
 
 
 def _cell(value: Any) -> Any:
-    """Of a world's column, in which NaN is what is undefined."""
+    """Of a return or a world's column, in which NaN is what is undefined."""
     return "" if isinstance(value, float) and not np.isfinite(value) else value
 
 

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from overwatch.events import Event, LogLine
+from overwatch.events import Event, LogLine, Severity
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower
@@ -17,7 +17,7 @@ class Lines(Screen):
     def fact(self, event: Event) -> None:
         """A line of the log."""
         super().fact(event)
-        if isinstance(event, LogLine):
+        if isinstance(event, LogLine) and event.severity not in (Severity.WARNING, Severity.CRITICAL):
             click.echo(f"  {event.message}")
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from overwatch.events import EarlyStopped, Event
+from overwatch.events import EarlyStopped, Event, LogLine, Severity
 from overwatch_rl.telemetry.reporter import Silent
 
 _PARTS: Final = (
@@ -40,7 +40,9 @@ class Screen(Silent):
         click.echo(line_of({"update": index, **values}, self._of))
 
     def fact(self, event: Event) -> None:
-        """An early stop."""
+        """An early stop, or a warning of the log."""
+        if isinstance(event, LogLine) and event.severity in (Severity.WARNING, Severity.CRITICAL):
+            click.echo(f"  {event.message}")
         if isinstance(event, EarlyStopped):
             click.echo(
                 f"  update {event.update} stopped after epoch {event.epoch}: KL {event.kl_divergence:.4f}"

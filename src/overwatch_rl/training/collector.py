@@ -51,13 +51,20 @@ class Episodes:
         self.lengths = torch.zeros(num_envs, dtype=torch.int32, device=device)
 
     def add(self, rewards: Tensor, ended: Tensor) -> dict[str, Tensor]:
-        """Count T steps; T N each: the sums since an episode began, the step included; ended: T N bool."""
+        """Count T steps; T N each: the sums since an episode began, the step included; ended: T N bool.
+
+        A reward that is not a finite number makes the return of its own episode NaN, from that step on.
+        """
         steps = torch.arange(1, len(rewards) + 1, device=rewards.device)[:, None]
         ends = torch.where(ended, steps, 0).cummax(dim=0).values
         # The number of the last step of the episode before, 0 where it had begun before the first.
         before = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-        sums = rewards.double().cumsum(dim=0)
-        returns = sums - torch.cat([-self.returns[None], sums]).gather(0, before)
+        finite = rewards.isfinite()
+        sums = rewards.double().where(finite, 0.0).cumsum(dim=0)
+        returns = sums - torch.cat([-self.returns[None].nan_to_num(), sums]).gather(0, before)
+        unknown = torch.cat([self.returns.isnan()[None], ~finite]).cumsum(dim=0)
+        earlier = torch.where(before == 0, 0, unknown.gather(0, before))
+        returns = returns.where(unknown[1:] == earlier, torch.nan)
         lengths = (steps - before + torch.where(before == 0, self.lengths, 0)).to(self.lengths.dtype)
         self.returns = torch.where(ended[-1], 0.0, returns[-1])
         self.lengths = torch.where(ended[-1], 0, lengths[-1])

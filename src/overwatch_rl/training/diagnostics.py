@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms.common import varies
-from overwatch_rl.undefined import where_defined
+from overwatch_rl.undefined import ratio, where_defined
 
 _QUANTILES: Final = {"return_p10": 0.1, "return_p50": 0.5, "return_p90": 0.9}
 
 
 def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, Tensor]:
-    """Of the episodes that ended; returns: T N, valid where ended (T N bool); truncated: T N bool."""
+    """Of the episodes that ended; returns: T N, valid where ended (T N bool); truncated: T N bool.
+
+    Episodes whose return is not known, NaN, count in `timeout_rate` alone.
+    """
+    all_ended, ended = ended, ended & returns.isfinite()
     count = ended.sum()
     picked = torch.where(ended, returns, torch.nan).flatten().float()
     mean = torch.where(ended, returns, 0.0).float().sum() / count
@@ -29,9 +33,9 @@ def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, 
         **{name: _quantile(ordered, count, share) for name, share in _QUANTILES.items()},
         "return_variance": variance,
         "return_skewness": where_defined(varies(variance, mean), skewness),
-        "timeout_rate": (truncated & ended).sum() / count,
     }
-    return {name: where_defined(count > 0, value) for name, value in values.items()}
+    values = {name: where_defined(count > 0, value) for name, value in values.items()}
+    return values | {"timeout_rate": ratio((truncated & all_ended).sum(), all_ended.sum())}
 
 
 def of_actions(ops: Tensor, labels: Sequence[str]) -> dict[str, Tensor]:

@@ -170,6 +170,7 @@ class Trainer(Generic[B]):
         rows = self.collector.rows()
         ended = rows["terminated"] | rows["truncated"]
         stats = stats | diagnostics.of_episodes(rows["episode_return"], ended, rows["truncated"])
+        stats["rewards_not_finite"] = (~rows["rewards"].isfinite()).sum()
         if self._world.spec.summary is not None:
             stats |= self._world.spec.summary(rows, ended)
         action = self._world.spec.action

@@ -5,6 +5,7 @@ from an observation to actions, legal by construction; `always_wait` and `unifor
 knows the operations of morphogenesis. Must not know networks or algorithms.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -26,20 +27,25 @@ Act: TypeAlias = Callable[[Observation], Tensor]
 class Played:
     """Finished episodes, an env each."""
 
-    returns: Tensor  # N float64
+    returns: Tensor  # N float64, NaN where a reward of the episode was not a finite number
     has_metric: bool
     metric: Tensor  # N float32, at the last step
     fossils: Tensor  # N int64, seeds fossilised; 0 in a world without slots
 
     @property
     def mean(self) -> float:
-        """Mean return."""
-        return float(self.returns.mean())
+        """Mean of the returns that are known; NaN without any."""
+        return float(self.known.mean())
+
+    @property
+    def known(self) -> Tensor:
+        """The returns that are known."""
+        return self.returns[self.returns.isfinite()]
 
     @property
     def standard_error(self) -> float:
         """Standard error of the mean return; NaN of a single episode."""
-        return float(self.returns.std() / len(self.returns) ** 0.5)
+        return float(self.known.std() / len(self.known) ** 0.5) if len(self.known) > 1 else math.nan
 
 
 def play(world: World, act: Act, seed: int) -> Played:
@@ -52,7 +58,8 @@ def play(world: World, act: Act, seed: int) -> Played:
     running = torch.ones(num_envs, dtype=torch.bool)
     for _ in range(MAX_STEPS):
         step = world.step(act(observation))
-        returns += step.reward.cpu() * running
+        reward = step.reward.cpu().double()
+        returns += reward.where(reward.isfinite(), torch.nan).where(running, 0.0)
         has_metric = "metric" in step.columns
         if has_metric:
             metric = torch.where(running, step.columns["metric"].cpu(), metric)
@@ -70,6 +77,7 @@ def always_wait(spec: ActionSpec) -> Act:
     """Choose the first operation for ever, or the middle of the box."""
 
     def act(observation: Observation) -> Tensor:
+        """N zeros, or the middle."""
         if isinstance(spec, Box):
             low, high = _bounds(spec)
             return ((low + high) / 2).expand(len(observation.features), -1)
@@ -88,6 +96,7 @@ def uniform(spec: ActionSpec, generator: torch.Generator) -> Act:
     """Choose an operation, then each of its arguments, uniformly among the legal ones."""
 
     def draw(legal: Tensor) -> Tensor:
+        """N: one choice of each row, 0 where none is legal."""
         weights = legal.float() + (~legal.any(dim=1, keepdim=True)).float()
         return torch.multinomial(weights, 1, generator=generator).squeeze(1)
 

@@ -3,7 +3,9 @@
 Each counts its steps: the reward is the count, `limit` steps terminate it and its registration truncates it.
 """
 
+import math
 import os
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -121,3 +123,31 @@ class Early(Counting):
 for kind in (Counting, Crashing, Picture, Grid, Numbered, Several, Steered, Hidden):
     gymnasium.register(f"Test{kind.__name__}-v0", f"{HERE}:{kind.__name__}", max_episode_steps=4)
 gymnasium.register("TestEarly-v0", f"{HERE}:Early")
+
+
+class Unpaid(gymnasium.Env[Any, Any]):
+    """Episodes of four steps; every second has a step whose reward is no number."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, reward: Any) -> None:
+        self._reward = reward
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Nothing to see."""
+        super().reset(seed=seed, options=options)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, _: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """1 a step, but for the second of every second episode."""
+        self._steps += 1
+        reward = self._reward if self._steps % 8 == 2 else 1.0
+        return np.zeros(1, np.float32), reward, self._steps % 4 == 0, False, {}
+
+
+for name, unpaid in (("Nan", math.nan), ("Inf", -math.inf), ("None", None)):
+    gymnasium.register(f"Unpaid{name}-v0", partial(Unpaid, unpaid), disable_env_checker=True)

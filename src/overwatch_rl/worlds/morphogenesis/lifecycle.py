@@ -306,6 +306,7 @@ class Lifecycle:
         is_asked, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
 
         def at_slot(values: Tensor, absent: float) -> Tensor:
+            """N: of N K the value of the asked slot."""
             return torch.where(is_asked, values.gather(1, slot[:, None]).squeeze(1), absent)
 
         self._gate, self._gate_failed = at_slot(codes, 0), at_slot(failed, 0)

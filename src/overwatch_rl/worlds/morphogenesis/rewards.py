@@ -317,6 +317,7 @@ def summary(columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
     share = columns["seed_share"]
 
     def seeds(name: str, over: Tensor | str = episodes) -> Tensor:
+        """Such seeds an episode, or as a share of others."""
         count = columns[f"seeds_{over}"].sum() if isinstance(over, str) else over
         return ratio(columns[f"seeds_{name}"].sum(), count)
 
