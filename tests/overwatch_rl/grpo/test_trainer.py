@@ -166,7 +166,9 @@ def judged_by_the_tower(updates: list[dict[str, float]], at: int) -> tuple[int |
 def test_a_stale_sampler_is_found_before_the_return_falls(tmp_path: Path) -> None:
     """It keeps its weights and stamps the newest version; before that no mismatch is found."""
     source = Local(tmp_path, age=1, stale=lambda number: number >= STALE_FROM)
-    made = training(source, LoopConfig(updates=25, judge_every=25), config=GRPOConfig(learning_rate=1e-3))
+    made = training(
+        source, LoopConfig(updates=25, judge_every=25), config=GRPOConfig(learning_rate=1e-3, recent=1)
+    )
     made.trainer.run()
     updates = made.reporter.updates
 
