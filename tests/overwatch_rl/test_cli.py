@@ -18,7 +18,8 @@ from overwatch_rl.cli import COMMANDS, Stop, main
 from overwatch_rl.types import Step
 from overwatch_rl.worlds import WORLDS
 from overwatch_rl.worlds.base import WorldConfig
-from overwatch_rl.worlds.morphogenesis.world import Morphogenesis, MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.world import Morphogenesis
 from tests.overwatch_rl.worlds.gym_envs import HERE
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry", "--log", "text"]

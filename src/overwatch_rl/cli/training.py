@@ -4,6 +4,7 @@ Rules: torch is loaded inside the commands, after signals are taken.
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -261,8 +262,8 @@ def evaluate(
             )
         rows, policy = _evaluate(folder, episodes)
         if folder is not None and policy is not None:
-            mean, count = rows["policy"].get("return"), episodes["episodes"]
-            if mean is None and (is_posted or orchestrator):
+            mean, count = rows["policy"].get("return", math.nan), episodes["episodes"]
+            if math.isnan(mean) and (is_posted or orchestrator):
                 raise ValueError("the return of the policy is not known, so there is nothing to post")
             if is_posted:
                 _post(folder, policy.version, mean, count)
@@ -308,7 +309,7 @@ def _evaluate(
         acts[f"best: {name}"] = act
     if policy is not None:
         acts = {"policy": policy.player(made.spec), **acts}
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     for name, act in acts.items():
         played = play(made, act, seed)
         rows[name] = {}
