@@ -233,7 +233,7 @@ def _called(
 def _awaited_key(flags: Flags, stop: Stop) -> str | None:
     """That of the learner's weights, once it has registered; `None` where it was asked to stop before."""
     from overwatch_rl.learner.governed import text_of
-    from overwatch_rl.orchestrator.waiting import Patience, registered
+    from overwatch_rl.orchestrator.client import Patience, registered
 
     if flags["orchestrator"] is None:
         raise ValueError("--weights-key is missing; give it, or --orchestrator, whose record has it")

@@ -4,7 +4,7 @@ Rules: torch is loaded inside the commands that need it, after signals are taken
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
 import click
 
@@ -17,50 +17,46 @@ from overwatch_rl.cli.common import (
     stopping,
     usage_errors,
 )
-from overwatch_rl.cli.options import options, orchestrator_options
+from overwatch_rl.cli.options import options_of
+from overwatch_rl.orchestrator.config import OrchestratorConfig
+from overwatch_rl.rollouts.config import RolloutsConfig
 from overwatch_rl.web.authorisation import read_token
-
-if TYPE_CHECKING:
-    from overwatch_rl.orchestrator.settings import OrchestratorFlags
-    from overwatch_rl.rollouts.settings import RolloutsFlags
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ROLLOUTS"})
 @config_option("OVERWATCH_ROLLOUTS")
-@options
+@options_of(RolloutsConfig)
 @click.pass_context
-def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
+def rollouts(context: click.Context, /, **flags: Any) -> None:
     """Serve the rollouts API: trajectories in, fair fresh batches out."""
     from sqlalchemy.exc import DBAPIError
 
-    from overwatch_rl.rollouts.process import run
-    from overwatch_rl.rollouts.settings import rollouts_settings
+    from overwatch_rl.rollouts.server import run
 
     try:
         with usage_errors():
-            settings = rollouts_settings(flags)
-        context.exit(run(settings, click.echo))
+            config = RolloutsConfig(**flags)
+        context.exit(run(config, click.echo))
     except DBAPIError as error:
         why = f"{error.orig}; stop the server that has it, or give another --folder or --database"
-        raise click.ClickException(f"the queue {settings.place} cannot be used: {why}") from error
+        raise click.ClickException(f"the queue {config.place} cannot be used: {why}") from error
     except OSError as error:
         raise click.ClickException(cannot_begin(error, flags["folder"])) from error
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ORCHESTRATOR"})
 @config_option("OVERWATCH_ORCHESTRATOR")
-@orchestrator_options
+@options_of(OrchestratorConfig)
 @click.pass_context
-def orchestrator(context: click.Context, **flags: Unpack["OrchestratorFlags"]) -> None:
+def orchestrator(context: click.Context, /, **flags: Any) -> None:
     """Serve the control of runs: states, heartbeats, commands, artifacts."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from overwatch_rl.orchestrator.process import run
-    from overwatch_rl.orchestrator.settings import orchestrator_settings
+    from overwatch_rl.orchestrator.server import run
 
     try:
         with usage_errors():
-            context.exit(run(orchestrator_settings(flags), click.echo))
+            context.exit(run(OrchestratorConfig(**flags), click.echo))
     except SQLAlchemyError as error:
         raise click.ClickException(f"the store cannot be used: {error}; give another --store") from error
     except OSError as error:

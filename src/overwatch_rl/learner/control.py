@@ -22,7 +22,6 @@ from typing import Final, Literal, Protocol, TypeAlias, assert_never
 from overwatch_rl.orchestrator import commands, wire
 from overwatch_rl.orchestrator.client import OrchestratorClient, OrchestratorError
 from overwatch_rl.orchestrator.commands import (
-    BoundsError,
     Change,
     Done,
     Issued,
@@ -262,7 +261,7 @@ class Control:
         try:
             commands.check(command)
             before = self._learner.tune(command.values)
-        except (BoundsError, ValueError) as error:
+        except ValueError as error:
             return Done(outcome="refused", detail=str(error)[:1000])
         changes = {name: Change(before=before[name], after=after) for name, after in command.values.items()}
         return Done(outcome="done", detail="from the next update on", changes=changes)

@@ -6,9 +6,7 @@ harm. Must not know what the caller does with the answers.
 """
 
 import asyncio
-import random
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -20,11 +18,10 @@ import msgspec
 
 from overwatch_rl.orchestrator import wire
 from overwatch_rl.orchestrator.commands import Done, Issued
+from overwatch_rl.web.retrying import retrying
 from overwatch_rl.web.spans import HEADER
 
 T = TypeVar("T")
-FIRST_WAIT_S: Final = 0.2
-LONGEST_WAIT_S: Final = 2.0
 PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that another try may change."""
 
@@ -32,11 +29,14 @@ PASSING: Final = frozenset({429, 502, 503, 504})
 class OrchestratorError(Exception):
     """The orchestrator refused a call, or was not reached in time."""
 
-    def __init__(self, message: str, status: int | None = None, path: str | None = None) -> None:
+    def __init__(
+        self, message: str, status: int | None = None, path: str | None = None, retry_s: float | None = None
+    ) -> None:
         """`status` is that of the reply, `None` without one; `path` the field that it names."""
         super().__init__(message)
         self.status = status
         self.path = path
+        self.retry_s = retry_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,27 +143,18 @@ class OrchestratorClient:
     ) -> T:  # fmt: skip
         url = self._base + (path if path == "/runs" else f"/runs/{self.run_id}{path}")
         data = None if body is None else msgspec.json.encode(body)
-        until = time.monotonic() + (self._calling.deadline_s if deadline_s is None else deadline_s)
-        pause_s = FIRST_WAIT_S
-        while True:
-            requested_s: float | None = None
-            try:
-                status, raw, requested_s = await self._once(
-                    method, url, data, self._calling.timeout_s + wait_s
-                )
-                if status < 400:
+        timeout_s = self._calling.timeout_s + wait_s
+        patience_s = self._calling.deadline_s if deadline_s is None else deadline_s
+        async for attempt in retrying(patience_s, _passes):
+            with attempt:
+                status, raw, requested_s = await self._once(method, url, data, timeout_s)
+                if status >= 400:
+                    raise _refusal(method, url, status, raw, requested_s)
+                try:
                     return msgspec.json.decode(raw, type=kind)
-                error = _refusal(method, url, status, raw)
-                if status not in PASSING:
-                    raise error
-            except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as failure:
-                error = OrchestratorError(f"{method} {url}: no answer: {failure!r}")
-            jitter = random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
-            next_s = pause_s * jitter if requested_s is None else requested_s
-            if time.monotonic() + next_s > until:
-                raise error
-            await asyncio.sleep(next_s)
-            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+                except msgspec.MsgspecError as failure:
+                    raise OrchestratorError(f"{method} {url}: no answer: {failure!r}") from failure
+        raise AssertionError
 
     async def _once(
         self, method: str, url: str, data: bytes | None, timeout_s: float
@@ -175,17 +166,79 @@ class OrchestratorClient:
         if traceparent := self._calling.traceparent():
             headers[HEADER] = traceparent
         timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with self._session.request(method, url, data=data, headers=headers, timeout=timeout) as reply:
-            after = reply.headers.get("Retry-After", "")
-            return reply.status, await reply.read(), float(after) if after.isdigit() else None
+        try:
+            async with self._session.request(
+                method, url, data=data, headers=headers, timeout=timeout
+            ) as reply:
+                after = reply.headers.get("Retry-After", "")
+                return reply.status, await reply.read(), float(after) if after.isdigit() else None
+        except (aiohttp.ClientError, TimeoutError, OSError) as failure:
+            raise OrchestratorError(f"{method} {url}: no answer: {failure!r}") from failure
 
 
-def _refusal(method: str, url: str, status: int, raw: bytes) -> OrchestratorError:
+def _refusal(method: str, url: str, status: int, raw: bytes, requested_s: float | None) -> OrchestratorError:
     try:
         problem = msgspec.json.decode(raw, type=wire.Problem)
     except msgspec.MsgspecError:
-        return OrchestratorError(f"{method} {url}: {status}", status)
-    return OrchestratorError(f"{method} {url}: {status}: {problem.error}", status, problem.path)
+        problem = wire.Problem(error="")
+    message = f"{method} {url}: {status}: {problem.error}".removesuffix(": ")
+    return OrchestratorError(message, status, problem.path, requested_s)
+
+
+def _passes(error: Exception) -> bool | float:
+    """Whether another try may change an error, or after how many seconds where the server asks for that."""
+    if not isinstance(error, OrchestratorError) or error.status not in PASSING | {None}:
+        return False
+    return True if error.retry_s is None else error.retry_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long is waited."""
+
+    limit_s: float
+    stop: Callable[[], str | None]
+    """Asked between two tries: an outcome to end with, or `None` to go on."""
+    report: Callable[[str], None]
+    """Given a line when waiting begins and when it ends well."""
+
+
+async def registered(client: OrchestratorClient, patience: Patience) -> wire.RunRecord | None:
+    """The record of a run with the key of its weights; `None` where it was asked to stop.
+
+    An actor may begin before its learner: what another try may change is waited for. Raises
+    `OrchestratorError` when it is refused, or was not there in time.
+    """
+    waited = False
+
+    def is_awaited(error: Exception) -> bool:
+        nonlocal waited
+        if not isinstance(error, OrchestratorError) or error.status not in PASSING | {
+            None,
+            HTTPStatus.NOT_FOUND,
+        }:
+            return False
+        if not waited and patience.limit_s:
+            waited, run = True, client.run_id
+            patience.report(
+                f"waits up to {patience.limit_s:g} s for the learner of run {run} to register: {error}"
+            )
+        return patience.stop() is None
+
+    try:
+        async for attempt in retrying(patience.limit_s, is_awaited):
+            with attempt:
+                record = await client.run()
+                if record.weights_public_key is None:
+                    message = f"run {client.run_id} has no public key yet; start its learner first"
+                    raise OrchestratorError(message)  # noqa: TRY301 to be tried again
+    except OrchestratorError as error:
+        if is_awaited(error) or patience.stop() is None:
+            raise
+        return None
+    if waited:
+        patience.report(f"the learner of run {client.run_id} has registered")
+    return record
 
 
 def called(

@@ -12,6 +12,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from overwatch_rl.web.faults import Fault, InvalidError
+
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00]*\Z")]
 """What a person wrote."""
 Identifier: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")]
@@ -108,22 +110,13 @@ TUNABLES: Final[Mapping[str, Bounds]] = {
 """One row a hyperparameter that a tune may set."""
 
 
-class BoundsError(ValueError):
-    """A tune names what cannot be tuned, or a value out of bounds."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
-        self.message = message
-
-
 def check(command: Command) -> None:
-    """Raise `BoundsError` naming the value and its bounds where a command is not within them."""
+    """Raise `InvalidError` naming the value and its bounds where a command is not within them."""
     if not isinstance(command, Tune):
         return
     for name, value in command.values.items():
         bounds = TUNABLES.get(name)
         if bounds is None:
-            raise BoundsError(f"values.{name[:60]}", f"cannot be tuned; use {', '.join(TUNABLES)}")
+            raise InvalidError(Fault(f"values.{name[:60]}", f"cannot be tuned; use {', '.join(TUNABLES)}"))
         if not math.isfinite(value) or not bounds.includes(value):
-            raise BoundsError(f"values.{name}", f"is {value:g}; use a value in {bounds}")
+            raise InvalidError(Fault(f"values.{name}", f"is {value:g}; use a value in {bounds}"))

@@ -1,36 +1,86 @@
 """Runs and what became of them, in a database: SQLite in a file, or another that SQLAlchemy is given by URL.
 
-Rules: what is to be known together is written in one transaction, and is on disk when that has ended; a
-transaction sees one state of the store, and no other one changes it meanwhile. A store of SQLite is used by
-one thread at a time. Must not know what is decided, nor the time.
+A run is a row, and so is each transition, command, artifact, evaluation and entry of its trail: JSON of the
+types of the wire. Rules: what is to be known together is written in one transaction, and is on disk when that
+has ended; no other transaction changes what one has read. A store of SQLite is used by one thread at a time,
+a store of another version is refused and left as it is. Must not know what is decided, nor the time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, RowMapping, Select, Table, create_engine, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+    inspect,
+    select,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from overwatch_rl.orchestrator import wire
-from overwatch_rl.orchestrator.runs import Held, Run
 from overwatch_rl.orchestrator.states import FINAL, State
-from overwatch_rl.orchestrator.tables import COMMANDS, RUNS, prepare
 
 T = TypeVar("T")
 BUSY_S: Final = 10.0
 """So long a transaction waits for another process that has the store."""
+VERSION: Final = 2
 _PRAGMAS: Final = (
     "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
     f"busy_timeout={BUSY_S * 1000:.0f}",
 )
+_METADATA: Final = MetaData()
+_SCHEMA: Final = Table("schema_version", _METADATA, Column("version", Integer, nullable=False))
+_RUNS: Final = Table(
+    "runs", _METADATA,
+    Column("run_id", Text, primary_key=True), Column("created", BigInteger, nullable=False, index=True),
+    Column("state", Text, nullable=False), Column("value", Text, nullable=False),
+)  # fmt: skip
+_ROWS: Final = Table(
+    "run_rows", _METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Text, ForeignKey("runs.run_id"), nullable=False),
+    Column("kind", Text, nullable=False), Column("name", Text), Column("value", Text, nullable=False),
+    UniqueConstraint("run_id", "kind", "name"),
+)  # fmt: skip
+_NUMBERED: Final = (wire.AuditRecord, wire.EvaluationRecord)
+"""Kinds whose `id` is that of the row."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a run."""
+
+    request: wire.RunRequest
+    """The body that created it: the same one again is the same run."""
+    created_at: datetime
+    weights_public_key: str | None = None
+    state: State = "pending"
+    lineage: int | None = None
+    step: int | None = None
+    checkpoint_version: str | None = None
+    tuned: dict[str, float] = {}
+    is_doomed: bool = False
+    """Whether an operator has terminated it: whatever ends a life, the next one only terminates."""
+    commands_waiting: int = 0
+    heartbeat: wire.Heartbeat | None = None
+    heartbeat_at: datetime | None = None
 
 
 class Unit:
@@ -40,106 +90,54 @@ class Unit:
         self.connection = connection
         self._is_changing = is_changing
 
-    def add_run(self, run_id: str, request: wire.RunRequest, at: datetime) -> None:
-        """A run that is pending."""
-        stated = msgspec.to_builtins(request)
-        values = {name: stated[name] for name in ("experiment", "config", "seed_base", "weights_public_key")}
-        row = {
-            "run_id": run_id,
-            "state": "pending",
-            "tuned": {},
-            "is_doomed": False,
-            "created_at": at,
-            "request": stated,
-        }
-        self.connection.execute(RUNS.insert().values(**values, **row))
-
-    def request(self, run_id: str) -> wire.RunRequest | None:
-        """What made a run."""
-        row = self._run(run_id)
-        return None if row is None else msgspec.convert(row["request"], wire.RunRequest)
-
     def run(self, run_id: str) -> Run | None:
-        """What decisions depend on; no other transaction changes it before this one ends."""
-        row = self._run(run_id)
-        return None if row is None else msgspec.convert(_named(row), Run)
+        """What is known of a run; no other transaction changes it before this one ends."""
+        query = select(_RUNS.c.value).where(_RUNS.c.run_id == run_id)
+        value = self.connection.execute(query.with_for_update() if self._is_changing else query).scalar()
+        return None if value is None else msgspec.json.decode(value, type=Run)
 
-    def change_run(self, run_id: str, run: Run | None = None, **values: object) -> None:
-        """What was decided of a run, and its columns by name."""
-        decided = {} if run is None else msgspec.structs.asdict(run)
-        self.connection.execute(RUNS.update().where(RUNS.c.run_id == run_id).values(**decided, **values))
+    def add_run(self, run_id: str, run: Run) -> None:
+        """Store a new run."""
+        created = round(run.created_at.timestamp() * 1e6)
+        values = {"run_id": run_id, "created": created, "state": run.state, "value": _text(run)}
+        self.connection.execute(_RUNS.insert().values(values))
 
-    def record(self, run_id: str) -> wire.RunRecord | None:
-        """All that is stored of a run."""
-        found = self._records(select(RUNS).where(RUNS.c.run_id == run_id))
-        return found[0] if found else None
+    def change_run(self, run_id: str, run: Run) -> None:
+        """Store what was decided of a run."""
+        values = {"state": run.state, "value": _text(run)}
+        self.connection.execute(_RUNS.update().where(_RUNS.c.run_id == run_id).values(values))
 
-    def records(self, state: State | None, limit: int) -> list[wire.RunRecord]:
+    def runs(self, state: State | None, limit: int) -> dict[str, Run]:
         """Runs, the newest first."""
-        rows = select(RUNS).order_by(RUNS.c.created_at.desc(), RUNS.c.run_id).limit(limit)
-        return self._records(rows if state is None else rows.where(RUNS.c.state == state))
+        query = select(_RUNS.c.run_id, _RUNS.c.value).order_by(_RUNS.c.created.desc(), _RUNS.c.run_id)
+        query = query if state is None else query.where(_RUNS.c.state == state)
+        rows = self.connection.execute(query.limit(limit))
+        return {run_id: msgspec.json.decode(value, type=Run) for run_id, value in rows}
 
     def open_runs(self) -> dict[str, State]:
         """Runs that are not over."""
-        rows = select(RUNS.c.run_id, RUNS.c.state).where(RUNS.c.state.not_in(FINAL))
-        return {row.run_id: row.state for row in self.connection.execute(rows)}
+        query = select(_RUNS.c.run_id, _RUNS.c.state).where(_RUNS.c.state.not_in(FINAL))
+        return dict(self.connection.execute(query).tuples().all())
 
-    def add(self, table: Table, run_id: str, row: msgspec.Struct) -> None:
-        """A row about a run; an `id` that the table makes is left out."""
-        values = msgspec.structs.asdict(row)
-        values.pop("id", None)
-        self.connection.execute(table.insert().values(run_id=run_id, **values))
+    def put(self, run_id: str, row: msgspec.Struct, name: str | None = None) -> None:
+        """Store a row about a run; one of the same kind and name is replaced."""
+        kind = type(row).__name__
+        if name is not None:
+            known = (_ROWS.c.run_id == run_id, _ROWS.c.kind == kind, _ROWS.c.name == name)
+            if self.connection.execute(_ROWS.update().where(*known).values(value=_text(row))).rowcount:
+                return
+        self.connection.execute(_ROWS.insert().values(run_id=run_id, kind=kind, name=name, value=_text(row)))
 
-    def all(self, table: Table, run_id: str, kind: type[T]) -> list[T]:
-        """Rows about a run, the oldest first."""
-        rows = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
-        return [msgspec.convert(_named(row), kind) for row in self.connection.execute(rows).mappings()]
-
-    def commands(self, run_id: str) -> list[wire.CommandRecord]:
-        """All that is stored of a run's commands, the oldest first."""
-        rows = select(COMMANDS).where(COMMANDS.c.run_id == run_id).order_by(COMMANDS.c.number)
-        return [
-            msgspec.convert({**_named(row), "kind": row["command"]["kind"]}, wire.CommandRecord)
-            for row in self.connection.execute(rows).mappings()
-        ]
-
-    def add_command(self, run_id: str, held: Held, issued_by: str, at: datetime) -> None:
-        """A command that was issued."""
-        answered = None if held.done is None else at
-        values = {"run_id": run_id, "issued_by": issued_by, "issued_at": at, "acknowledged_at": answered}
-        self.connection.execute(COMMANDS.insert().values(**msgspec.structs.asdict(held), **values))
-
-    def change_command(self, run_id: str, held: Held, **values: object) -> None:
-        """What became of a command, and its columns by name."""
-        changed = {"status": held.status, "deliveries": held.deliveries, "done": held.done, **values}
-        rows = COMMANDS.update().where(COMMANDS.c.run_id == run_id, COMMANDS.c.id == held.id)
-        self.connection.execute(rows.values(**changed))
-
-    def supersede(self, run_id: str, ids: Sequence[str]) -> None:
-        """Commands that will not be delivered any more."""
-        rows = COMMANDS.update().where(COMMANDS.c.run_id == run_id, COMMANDS.c.id.in_(ids))
-        self.connection.execute(rows.values(status="superseded"))
-
-    def _run(self, run_id: str) -> RowMapping | None:
-        rows = select(RUNS).where(RUNS.c.run_id == run_id)
-        rows = rows.with_for_update() if self._is_changing else rows
-        return self.connection.execute(rows).mappings().one_or_none()
-
-    def _records(self, rows: Select[Any]) -> list[wire.RunRecord]:
-        found = list(self.connection.execute(rows).mappings())
-        counts = (
-            select(COMMANDS.c.run_id, func.count())
-            .where(COMMANDS.c.status.in_(("queued", "delivered")))
-            .where(COMMANDS.c.run_id.in_([row["run_id"] for row in found]))
-            .group_by(COMMANDS.c.run_id)
+    def rows(self, run_id: str, kind: type[T]) -> list[T]:
+        """Rows of a kind, the oldest first."""
+        query = select(_ROWS.c.id, _ROWS.c.value).where(
+            _ROWS.c.run_id == run_id, _ROWS.c.kind == kind.__name__
         )
-        waiting: dict[str, int] = {row[0]: row[1] for row in self.connection.execute(counts)}
-        absent = {"health": None, "silence_s": None}
+        found = self.connection.execute(query.order_by(_ROWS.c.id))
+        if kind not in _NUMBERED:
+            return [msgspec.json.decode(value, type=kind) for _, value in found]
         return [
-            msgspec.convert(
-                {**_named(row), **absent, "commands_waiting": waiting.get(row["run_id"], 0)}, wire.RunRecord
-            )
-            for row in found
+            msgspec.convert({**msgspec.json.decode(value), "id": number}, kind) for number, value in found
         ]
 
 
@@ -147,13 +145,23 @@ class Store:
     """A database of runs."""
 
     def __init__(self, url: str) -> None:
-        """Open, and bring the tables to this version.
+        """Open, and make the tables where there are none.
 
-        Raises `ValueError` where the URL is none or the store is newer, `SQLAlchemyError` where it is away.
+        Raises `ValueError` where the URL is none or the store has another version, `SQLAlchemyError` where it
+        is away.
         """
         self._engine = _engine(url)
-        with self.changing() as unit:
-            prepare(unit.connection)
+        with self._engine.begin() as connection:
+            if not inspect(connection).has_table(_SCHEMA.name):
+                _METADATA.create_all(connection)
+                connection.execute(_SCHEMA.insert().values(version=VERSION))
+            found = connection.execute(_SCHEMA.select()).scalar_one()
+        if found != VERSION:
+            self.close()
+            raise ValueError(
+                f"the store has schema version {found}, this program knows {VERSION}; use the program that "
+                "wrote it, or another --store"
+            )
 
     @property
     def name(self) -> str:
@@ -177,9 +185,8 @@ class Store:
         self._engine.dispose()
 
 
-def _named(row: RowMapping) -> dict[str, Any]:
-    """A row by the names of its columns, as plain text."""
-    return {str(name): value for name, value in row.items()}
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _engine(text: str) -> Engine:
@@ -195,18 +202,14 @@ def _engine(text: str) -> Engine:
     if url.database not in (None, "", ":memory:"):
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
+
+    def configure(connection: Any, _: object) -> None:
+        # Transactions are begun here, not by the driver, which would begin them too late.
+        connection.isolation_level = None
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    event.listen(engine, "connect", configure)
+    # A transaction that may write has the store from its first statement on: nothing it read can change.
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
-
-
-def _configure(connection: Any, _: object) -> None:
-    """Transactions are begun here, not by the driver, which would begin them too late."""
-    connection.isolation_level = None
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin(connection: Connection) -> None:
-    """A transaction that may write has the store from its first statement on: nothing it read can change."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")

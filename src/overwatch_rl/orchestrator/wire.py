@@ -16,6 +16,7 @@ from overwatch_rl.orchestrator.states import Health, State
 PREFIX: Final = "/api/v1"
 """Of all paths."""
 
+Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7e308, le=1.7e308)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 VersionText: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3,10}-[0-9]{8,18}\Z")]
 """Lineage and number of weights or a checkpoint: `001-00000010`."""
@@ -190,15 +191,9 @@ class ArtifactRecord(_Reply, frozen=True, kw_only=True):
     registered_at: datetime
 
 
-class ListedArtifact(_Reply, frozen=True, kw_only=True):
+class ListedArtifact(ArtifactRecord, frozen=True, kw_only=True):
     """An artifact, with what was found of it."""
 
-    kind: str
-    version: str
-    uri: str
-    sha256: str | None
-    details: dict[str, Any]
-    registered_at: datetime
     mean_return: float | None
     """Of the newest evaluation of its version; `null` before one was posted."""
 
@@ -213,7 +208,7 @@ class EvaluationRequest(_Request, frozen=True, kw_only=True):
     """How well a version did."""
 
     version: VersionText
-    mean_return: float
+    mean_return: Finite
     episodes: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
     details: dict[str, Any] = {}
 

@@ -29,15 +29,8 @@ from overwatch_rl.rollouts.answers import (
 )
 from overwatch_rl.rollouts.shares import bounded_sums, known, present, sums, unreachable
 from overwatch_rl.rollouts.state import MAX_KEYS, NS, Answered, Env, Item, State, Ticket, Waiting
-from overwatch_rl.rollouts.wire import (
-    Admission,
-    EnvRegistration,
-    Full,
-    PolicyVersion,
-    Problem,
-    Rejected,
-    Tickets,
-)
+from overwatch_rl.rollouts.wire import Admission, EnvRegistration, Full, PolicyVersion, Tickets
+from overwatch_rl.web.faults import RefusedError
 
 KEY: Final = "Idempotency-Key"
 """Header of a request that may be sent again: the first answer is repeated."""
@@ -179,7 +172,7 @@ def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
 def accept(state: State, offers: Sequence[Offer], now: int, source: Source = NO_SOURCE) -> Outcomes:
     """Take the groups of one request, all of one environment.
 
-    A request whose key is known gets its first answer again. Raise `Rejected` where nothing is taken.
+    A request whose key is known gets its first answer again. Raise `RefusedError` where nothing is taken.
     """
     env_id = offers[0].env_id if offers else ANONYMOUS
     if env_id == ANONYMOUS and state.trainer is not None and env_id not in state.envs:
@@ -192,7 +185,7 @@ def accept(state: State, offers: Sequence[Offer], now: int, source: Source = NO_
     if first is not None:
         if first.digest != source.digest:
             message = f"{source.key!r} came before with another body; send a new key with each new request"
-            raise Rejected(422, Problem(error=f"{KEY}: {message}", path=KEY))
+            raise RefusedError(f"{KEY}: {message}", KEY)
         return first.outcomes
     queued = state.account.queued
     is_full = queued.sequences >= state.limits.max_queued_batches * state.batch_size
@@ -208,7 +201,7 @@ def accept(state: State, offers: Sequence[Offer], now: int, source: Source = NO_
     return outcomes
 
 
-def full(state: State, problem: str | None = None) -> Rejected:
+def full(state: State, problem: str | None = None) -> RefusedError:
     """No room for more groups; `problem` is what the database has against them."""
     queued, retry_s = state.account.queued, state.limits.retry_s
     why = (
@@ -216,7 +209,7 @@ def full(state: State, problem: str | None = None) -> Rejected:
     )
     error = f"{why}; send this again in {retry_s:g} s"
     body = Full(error=error, queue_size=queued.groups, queued_sequences=queued.sequences, retry_s=retry_s)
-    return Rejected(429, body)
+    return RefusedError(error, status=429, retry_s=retry_s, body=body)
 
 
 def _ticket(state: State, offer: Offer) -> Ticket | None:

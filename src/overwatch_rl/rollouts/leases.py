@@ -19,7 +19,7 @@ from overwatch_rl.rollouts.admission import is_done, overdue, permits
 from overwatch_rl.rollouts.answers import ANONYMOUS
 from overwatch_rl.rollouts.assembly import Candidates, assembled, over_age
 from overwatch_rl.rollouts.state import KEY_RETENTION_NS, NS, Ended, Lease, State
-from overwatch_rl.web.faults import Fault, InvalidError
+from overwatch_rl.web.faults import Fault, InvalidError, RefusedError
 
 
 class Leased(NamedTuple):
@@ -132,7 +132,7 @@ def _answer(state: State, lease: int, now: int) -> wire.Lease:
     if lease in state.ended:
         return wire.Lease(id=lease, expires_in_s=None, ended=state.ended[lease])
     why = f"lease {lease} is not known; ask GET /batch for another"
-    raise wire.Rejected(404, wire.Problem(error=why, path="id"))
+    raise RefusedError(why, "id", status=404)
 
 
 def delivered(state: State, lease: int, now: int) -> wire.Lease:
@@ -197,7 +197,7 @@ def move_version(state: State, body: wire.VersionMove, now: int) -> wire.Moved: 
             f"version {version.lineage}.{version.number} is older than {old.lineage}.{old.number}; "
             f"a trainer that resumes begins lineage {old.lineage + 1}"
         )
-        raise wire.Rejected(409, wire.Problem(error=why, path="number"))
+        raise RefusedError(why, "number", status=409)
     if not head.is_version_stated or version != old:
         moved_by = version.number - old.number
         goes_on = old.lineage == version.lineage and moved_by > 0

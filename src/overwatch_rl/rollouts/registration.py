@@ -8,6 +8,7 @@ from overwatch_rl.rollouts import wire
 from overwatch_rl.rollouts.leases import status
 from overwatch_rl.rollouts.shares import known, present, shares, unreachable
 from overwatch_rl.rollouts.state import LEAST_WEIGHT, Env, State
+from overwatch_rl.web.faults import RefusedError
 
 
 def register_env(state: State, body: wire.EnvRegistration, now: int) -> wire.EnvRegistered | wire.EnvWaits:
@@ -44,7 +45,7 @@ def disconnect_env(state: State, body: wire.EnvIdentifier, now: int) -> wire.Don
     """An environment leaves: its share and tickets are free at once, what it has queued is still served."""
     try:
         known(state, body.env_id)
-    except wire.Rejected as error:
+    except RefusedError as error:
         return wire.Failure(error=str(error))
     state.leave(body.env_id, "disconnected")
     return wire.Done()

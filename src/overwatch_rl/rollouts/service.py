@@ -19,8 +19,7 @@ from overwatch_rl.rollouts.answers import Offer, Outcomes, Source
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import AmbiguousError, Store
 from overwatch_rl.rollouts.telemetry import Telemetry
-from overwatch_rl.rollouts.wire import Rejected
-from overwatch_rl.web.faults import InvalidError
+from overwatch_rl.web.faults import RefusedError
 
 A = TypeVar("A")
 PATIENCE_S: Final = 10.0
@@ -31,8 +30,11 @@ _PAUSE_S: Final = 0.2
 _log = logging.getLogger("overwatch_rl.rollouts")
 
 
-class UnsafeError(Exception):
+class UnsafeError(RefusedError):
     """What was asked could not be committed in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=503, retry_s=5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +101,7 @@ class Service:
                 self.latest = offer.body
         return outcomes
 
-    def full(self) -> Rejected:
+    def full(self) -> RefusedError:
         """To a sender whose groups find no room."""
         return queue.full(self.state, self.problem)
 
@@ -161,5 +163,5 @@ class Service:
         """The answer, or why nothing was done."""
         try:
             return call.decide(self.state, now)
-        except (Rejected, InvalidError) as error:
+        except RefusedError as error:
             return error

@@ -7,7 +7,7 @@ that is not present has no share. Must not know batches, leases or tickets.
 from collections.abc import Iterable, Mapping
 
 from overwatch_rl.rollouts.state import Env, State
-from overwatch_rl.rollouts.wire import Problem, Rejected
+from overwatch_rl.web.faults import RefusedError
 
 
 def present(state: State, also: int | None = None) -> dict[int, Env]:
@@ -16,10 +16,10 @@ def present(state: State, also: int | None = None) -> dict[int, Env]:
 
 
 def known(state: State, env_id: int) -> Env:
-    """Return an environment; raise `Rejected` where it is not registered."""
+    """Return an environment; raise `RefusedError` where it is not registered."""
     if env_id not in state.envs:
         why = f"env_id {env_id} is not registered here; POST /register-env again"
-        raise Rejected(422, Problem(error=why, path="env_id"))
+        raise RefusedError(why, "env_id")
     return state.envs[env_id]
 
 

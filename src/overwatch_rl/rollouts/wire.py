@@ -52,15 +52,6 @@ class EnvRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """Share of every batch that is kept for this environment while it has groups."""
 
 
-class Rejected(Exception):  # noqa: N818 an answer, no fault of ours
-    """What was asked is not done, and why; whatever else the transaction has is committed."""
-
-    def __init__(self, status: int, body: "Problem | Full") -> None:
-        super().__init__(body.error)
-        self.status = status
-        self.body = body
-
-
 class EnvIdentifier(msgspec.Struct, frozen=True, kw_only=True):
     """Which environment: the body of `/disconnect-env` and `/status-env`."""
 

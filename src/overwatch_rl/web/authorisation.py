@@ -6,9 +6,12 @@ refused whatever token it has. Tokens are compared in constant time, each with a
 routes or bodies, nor what a caller may do.
 """
 
+import hashlib
 import hmac
 import ipaddress
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +19,11 @@ from overwatch.regular import read_regular
 
 _SHOWN = 60
 _MOST_TOKEN_BYTES = 1 << 16
+_MOST_PEERS = 1024
+MOST_WRONG = 5
+"""Wrong tokens that a peer may send at once."""
+AGAIN_S = 10.0
+"""So long after the last one it may send another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,32 @@ def read_token(path: Path) -> str:
         return read_regular(path, _MOST_TOKEN_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no file of a token: {error}") from error
+
+
+class Throttle:
+    """How many wrong tokens each peer may still send, of the last peers that did."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._peers: OrderedDict[str, tuple[float, set[bytes]]] = OrderedDict()
+        """When all that a peer sent is forgotten, and digests of what it sent."""
+
+    def wrong(self, peer: str, token: str) -> float:
+        """Count a wrong token unless its peer has to wait; return how long that is.
+
+        A program that repeats its one wrong token guesses nothing.
+        """
+        now, digest = self._clock(), hashlib.blake2b(token.encode(errors="replace"), digest_size=16).digest()
+        until, known = self._peers.pop(peer, (now, set()))
+        until, known = (until, known) if until > now else (now, set())
+        wait_s = max(0.0, until - now - (MOST_WRONG - 1) * AGAIN_S)
+        if token and digest not in known and not wait_s:
+            until += AGAIN_S
+            known.add(digest)
+        self._peers[peer] = until, known
+        if len(self._peers) > _MOST_PEERS:
+            self._peers.popitem(last=False)
+        return wait_s if digest not in known else 0.0
 
 
 class Authorisation:

@@ -61,11 +61,26 @@ _OBJECTS: Final = msgspec.json.Decoder(list[_Object])
 _LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class InvalidError(ValueError):
+class RefusedError(ValueError):
+    """What was asked is not done, and why: an answer, no fault of ours."""
+
+    status = 422
+
+    def __init__(
+        self, message: str, path: str | None = None, *, status: int | None = None,
+        retry_s: float | None = None, body: object = None,
+    ) -> None:  # fmt: skip
+        """`path` is the field, `retry_s` when to ask again, `body` the answer if it has more."""
+        super().__init__(message)
+        self.path, self.retry_s, self.body = path, retry_s, body
+        self.status = status or self.status
+
+
+class InvalidError(RefusedError):
     """A body that cannot be used."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault))
+        super().__init__(str(fault), fault.path)
         self.fault = fault
 
 
@@ -74,7 +89,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T], fixes: Mapping[str, st
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidError(_named(str(error), body, fixes or {})) from error
+        raise InvalidError(named(str(error), body, fixes or {})) from error
     except UnicodeDecodeError as error:
         raise InvalidError(_not_text(body)) from error
     except RecursionError as error:
@@ -218,7 +233,7 @@ def _not_text(body: bytes) -> Fault:
     return Fault("", "is not UTF-8; send JSON in UTF-8")
 
 
-def _named(message: str, body: bytes, fixes: Mapping[str, str]) -> Fault:
+def named(message: str, body: bytes, fixes: Mapping[str, str]) -> Fault:
     """A fault from msgspec's words: `Expected int - at $.tokens[0][1]`, the path in backticks."""
     what, _, path = message.partition(" - at `")
     path = path.removesuffix("`").removeprefix("$").removeprefix(".")[:_LONGEST]

@@ -5,33 +5,18 @@ used is an error that names it and the fix. Must not know what is served.
 """
 
 import asyncio
-import logging
-import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
 from overwatch.sdk.arguments import is_url
-from overwatch_rl.web.site import Site
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class AddressError(OSError):
     """Requests cannot be served at the address that was given; the message names it and the fix."""
-
-
-class Senders(logging.Filter):
-    """Drop what aiohttp logs, with a traceback, of a request that is no HTTP: its sender has a 400."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is an error of this server."""
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -42,17 +27,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-async def listen(site: Site) -> None:
-    """Serve at an address; raises `AddressError`."""
-    try:
-        await site.start()
-    except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise AddressError(
-            error.errno, f"{site.where}: {why}; choose another address with --listen"
-        ) from error
 
 
 def ending() -> "asyncio.Future[int]":
@@ -73,13 +47,6 @@ def ending() -> "asyncio.Future[int]":
 def status_of(number: int) -> int:
     """The exit status after a signal: that of an interrupt shows it."""
     return 128 + number if number == signal.SIGINT else 0
-
-
-def url_of(runner: web.AppRunner, host: str, *, tls: bool) -> str:
-    """Where a server that listens is reached from this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    where = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{where}:{runner.addresses[0][1]}"
 
 
 def address(text: str) -> tuple[str, int]:

@@ -1,35 +1,45 @@
-"""Where the server listens: TLS, and how many connections there may be.
+"""Where a server listens: uvicorn, with TLS, and with limits of its connections.
 
-Rules: a connection beyond the cap is answered with 503 once it asks, and counted; one that asks nothing, or
-does not end the head of its request, is closed by the web server in `idle_s`. Must not
-know what is asked.
+Rules: a connection beyond the cap is answered with 503 once it asks; one that asks nothing, or does not end
+the head of its request, is closed in `idle_s`; what is no HTTP is answered with JSON, which repeats nothing
+of it, as a header may be a secret. Must not know what is asked.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
+import socket
 import ssl
-import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HANDSHAKE_S: Final = 10.0
-"""So long a client may take to agree on TLS."""
+from overwatch.platform import raise_file_limit
+from overwatch.sdk import Run
+from overwatch_rl.web.process import AddressError, loop_factory, status_of
+
+if TYPE_CHECKING:
+    from overwatch_rl.web.config import ServiceConfig
+
 LINGER_S: Final = 2.0
-"""So long a refused connection may take to ask and to read its answer."""
+"""So long a connection beyond the cap may take to ask."""
+MOST_HEAD: Final = 1 << 14
+"""Bytes of the head of a request."""
+_LONG: Final = f"the address or a header has more than {MOST_HEAD} bytes; send a shorter one"
+CLOSE_S: Final = 5
+"""So long requests that are being answered may take at the end."""
 _BACKLOG: Final = 512
-_QUIET_S: Final = 30.0
-"""Between two lines of the log about refused connections."""
-_HANDLING: Final[dict[str, Any]] = {"auto_decompress": False, "access_log": None}
-"""Of connections: bodies stay packed, and no line is logged a request."""
-_REFUSED: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 2\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b"
-)
+_TICK_S: Final = 0.002
+SWEEP_S: Final = 1.0
+"""Between two looks at what time has ended."""
+_OTHER_FILES: Final = 256
+"""Descriptors that are not for connections."""
 
 _log = logging.getLogger("overwatch_rl.web")
 
@@ -64,110 +74,157 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-class Site(web.TCPSite):
-    """A listening address whose connections are limited."""
+class Connection(HttpToolsProtocol):
+    """One connection; handlers find it as `scope["state"]["connection"]`."""
 
-    def __init__(
-        self,
-        runner: web.AppRunner,
-        host: str,
-        port: int,
-        limits: ConnectionLimits,
-        context: ssl.SSLContext | None = None,
-    ) -> None:
-        super().__init__(runner, host, port, ssl_context=context)
-        self.refused = 0
-        """Connections beyond the cap."""
-        self._at = (host, port)
-        self._most, self._idle_s = limits.most, limits.idle_s
-        self._answering: set[asyncio.Transport] = set()
-        self._quiet_until = 0.0
+    limits: ConnectionLimits
+    is_over = False
+    """Whether it is beyond the cap."""
+    is_cut = False
+    """Whether it ended before the kernel had all that was written."""
 
     @property
-    def where(self) -> str:
-        """The address that was given."""
-        return f"{self._at[0]}:{self._at[1]}"
+    def most(self) -> int:
+        """The cap."""
+        return self.limits.most
 
-    async def start(self) -> None:
-        """Accept connections."""
-        await web.BaseSite.start(self)
-        self._server = await asyncio.get_running_loop().create_server(
-            self._protocol,
-            *self._at,
-            backlog=_BACKLOG,
-            ssl=self._ssl_context,
-            ssl_handshake_timeout=None if self._ssl_context is None else HANDSHAKE_S,
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.app_state = {"connection": self}
+        self.is_over = len(self.connections) > self.limits.most
+        self._await_head()
+
+    def _await_head(self) -> None:
+        seconds = LINGER_S if self.is_over else self.limits.idle_s
+        self._head, self._timer = 0, self.loop.call_later(seconds, self.transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a head beyond its limit ends the connection."""
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > MOST_HEAD and not self._timer.cancelled():
+            self._refuse(_LONG)
+
+    def on_headers_complete(self) -> None:
+        """Wait no longer; raise where the head is too long, which the parser takes as no HTTP."""
+        self._timer.cancel()
+        self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if self._head > MOST_HEAD:
+            raise ValueError(_LONG)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._timer.cancel()
+        if not self.transport.is_closing():
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note whether something was not handed over."""
+        self._timer.cancel()
+        self.is_cut = self.flow.write_paused
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's words
+        """Answer what is no HTTP."""
+        is_long = self._head > MOST_HEAD
+        self._refuse(_LONG if is_long else "the request is no HTTP that can be read; send HTTP/1.1")
+
+    def _refuse(self, error: str) -> None:
+        body = json.dumps({"error": error}).encode()
+        head = (
+            f"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         )
-
-    def _protocol(self) -> asyncio.Protocol:
-        server = self._runner.server
-        if server is None:
-            raise RuntimeError("the runner was not set up")
-        if len(server.connections) < self._most:
-            loop = asyncio.get_running_loop()
-            return _Connection(server, loop=loop, keepalive_timeout=self._idle_s, **_HANDLING)
-        self.refused += 1
-        if time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _QUIET_S
-            _log.warning("%s; %d were refused until now", self._full, self.refused)
-        return _Refusal(self._full, self._answering, self._most)
-
-    @property
-    def _full(self) -> str:
-        return f"{self._most} connections are open: raise --max-connections, or close some"
+        self.transport.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        self.transport.close()
 
 
-class _Connection(web.RequestHandler):
-    """One connection; the answer to what is no HTTP repeats nothing of it: a header may be a secret."""
+class _Server(uvicorn.Server):
+    """A server of a process that has its own signals."""
 
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer with what is wrong, and the fix, as any other answer."""
-        answer = super().handle_error(request, status, exc, message)
-        if message is None or not isinstance(answer, web.Response):
-            return answer
-        error = "the request is no HTTP that can be read; send HTTP/1.1"
-        if isinstance(exc, LineTooLong):
-            error = f"the address or a header has more than {exc.args[1]} bytes; send a shorter one"
-        answer.text = json.dumps({"error": error})
-        answer.content_type = "application/json"
-        return answer
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them as they are."""
+        yield
 
 
-class _Refusal(asyncio.Protocol):
-    """Answers once it is asked: a client may take no answer before."""
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(cast("tuple[str, int]", where[:2]), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        message = f"{host}:{port}: {why}; choose another address with --listen"
+        raise AddressError(error.errno, message) from error
 
-    def __init__(self, why: str, others: set[asyncio.Transport], most: int) -> None:
-        body = b'{"error":"%b"}' % why.encode()
-        self._answer = _REFUSED % (len(body), body)
-        self._others, self._most = others, most
-        self._transport: asyncio.Transport | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the question, for a while."""
-        self._transport = cast("asyncio.Transport", transport)
-        if len(self._others) >= self._most:
-            self._transport.abort()
-            return
-        self._others.add(self._transport)
-        asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+@contextlib.asynccontextmanager
+async def listening(
+    app: Any, host: str, port: int, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve an ASGI application until the context ends, and yield its URL; raise `AddressError`."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    with _bound(host, port) as line:
+        port = line.getsockname()[1]
+        config = uvicorn.Config(
+            app, http=type("LimitedConnection", (Connection,), {"limits": limits}), ws="none", lifespan="off",
+            log_config=None, access_log=False, server_header=False, backlog=_BACKLOG,
+            timeout_keep_alive=int(limits.idle_s) + 1, timeout_graceful_shutdown=CLOSE_S,
+        )  # fmt: skip
+        config.load()
+        config.ssl = tls
+        server = _Server(config)
+        serving = asyncio.ensure_future(server.serve([line]))
+        while not server.started and not serving.done():  # noqa: ASYNC110 uvicorn has no event for it
+            await asyncio.sleep(_TICK_S)
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        where = f"[{host}]" if ":" in host else host
+        try:
+            yield f"{'http' if tls is None else 'https'}://{where}:{port}"
+        finally:
+            server.should_exit = True
+            await serving
 
-    def data_received(self, _: bytes) -> None:
-        """Answer; what else comes is read on, so that the client is not reset before it reads the answer."""
-        if self._answer and self._transport is not None:
-            self._transport.write(self._answer)
-            self._answer = b""
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
 
-    def connection_lost(self, _: Exception | None) -> None:
-        """It has ended."""
-        if self._transport is not None:
-            self._others.discard(self._transport)
+@contextlib.asynccontextmanager
+async def repeated(work: Callable[[], Awaitable[None]], every_s: float = SWEEP_S) -> AsyncIterator[None]:
+    """Do a piece of work again and again until the context ends: the border of a task that must not end."""
+
+    async def repeat() -> None:
+        while True:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 logged, and tried again
+                _log.exception("%s failed", getattr(work, "__qualname__", work))
+            await asyncio.sleep(every_s)
+
+    task = asyncio.ensure_future(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def run_service(
+    config: "ServiceConfig",
+    start: Callable[[str | None, str | None], Run],
+    serve: Callable[[Run | None], Coroutine[Any, Any, int]],
+) -> int:
+    """Serve until a signal, whose number `serve` returns; 0, or 130 where that was SIGINT.
+
+    With telemetry the service is a run of the tower, which `start` begins.
+    """
+    raise_file_limit(config.max_connections + _OTHER_FILES)
+    tower = start(config.run_id, config.endpoint) if config.telemetry else None
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            number = runner.run(serve(tower))
+    except BaseException as error:
+        if tower is not None:
+            tower.close(outcome="failed", reason=str(error))
+        raise
+    if tower is not None:
+        tower.close(outcome="completed")
+    return status_of(number)

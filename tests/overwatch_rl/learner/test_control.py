@@ -29,7 +29,7 @@ from overwatch_rl.orchestrator.commands import (
     Terminate,
     Tune,
 )
-from overwatch_rl.orchestrator.pulses import Pace
+from overwatch_rl.orchestrator.states import Pace
 from tests.overwatch_rl.orchestrator.serving import Turned
 from tests.overwatch_rl.orchestrator.threaded import PATIENCE_S, Operator, in_thread
 from tests.overwatch_rl.rollouts.threaded import proxied
@@ -397,6 +397,6 @@ def test_an_orchestrator_that_is_away_stops_nothing() -> None:
 
 
 def _real() -> Any:
-    from overwatch_rl.orchestrator.process import CLOCKS
+    from overwatch_rl.orchestrator.core import CLOCKS
 
     return CLOCKS

@@ -18,8 +18,8 @@ from overwatch.feeds.recording import open_recording
 from overwatch.otlp.decode import decode_batch
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.learner.process import is_out_of_memory
-from overwatch_rl.orchestrator.process import CLOCKS
-from overwatch_rl.orchestrator.pulses import Pace
+from overwatch_rl.orchestrator.core import CLOCKS
+from overwatch_rl.orchestrator.states import Pace
 from overwatch_rl.replay.chunk import Chunk
 from tests.overwatch.collector.running import running
 from tests.overwatch_rl.learner.flying import Flying, config

@@ -18,8 +18,8 @@ from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.io import IoError
 from overwatch_rl.learner.sampling import TRY_S
-from overwatch_rl.orchestrator.process import CLOCKS
-from overwatch_rl.orchestrator.pulses import Pace
+from overwatch_rl.orchestrator.core import CLOCKS
+from overwatch_rl.orchestrator.states import Pace
 from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.settings import table_words
 from overwatch_rl.telemetry.reporter import Silent

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
-from overwatch_rl.orchestrator.api import ROUTES, Api
-from overwatch_rl.orchestrator.pulses import Pace
-from overwatch_rl.orchestrator.server import Server
-from overwatch_rl.orchestrator.service import Clocks, Service
+from overwatch_rl.orchestrator.core import Clocks, Orchestrator
+from overwatch_rl.orchestrator.server import orchestrator_application
+from overwatch_rl.orchestrator.states import Pace
 from overwatch_rl.orchestrator.store import Store
-from overwatch_rl.orchestrator.telemetry import Silent, Tower
+from overwatch_rl.orchestrator.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.web.openapi import document
+from overwatch_rl.web.site import ConnectionLimits, listening
 
 TOKENS = {role: f"token-of-the-{role}" for role in ("operator", "learner", "reader")}
 RUN = "/api/v1/runs/r"
@@ -46,7 +44,7 @@ class Served:
     """A running server and a client of it."""
 
     client: aiohttp.ClientSession
-    service: Service
+    service: Orchestrator
     time: Turned
     url: str
 
@@ -83,27 +81,22 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(
     store: Path | None = None, *, url: str | None = None, tokens: dict[str, str] | None = None,
-    time: Turned | None = None, clocks: Clocks | None = None, telemetry: Tower | None = None,
+    time: Turned | None = None, clocks: Clocks | None = None, telemetry: Telemetry | None = None,
     pace: Pace | None = None,
 ) -> AsyncIterator[Served]:  # fmt: skip
     """Serve from a file, or from memory alone; `clocks` are real ones where time is not turned."""
     turned = time or Turned()
     database = Store(url or ("sqlite://" if store is None else f"sqlite:///{store}"))
-    observed = telemetry or Silent()
-    service = Service(database, observed, clocks or turned.clocks(), pace or Pace())
-    api = Api(service, lambda: document("Overwatch orchestrator API", ROUTES))
-    server = Server(api, Authorisation("127.0.0.1", tokens), observed, read_s=5.0)
-    runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    where = "http://{}:{}".format(*runner.addresses[0][:2])
+    service = Orchestrator(database, telemetry or Telemetry(), clocks or turned.clocks(), pace or Pace())
+    app = orchestrator_application(service, Authorisation("127.0.0.1", tokens), read_s=5.0)
     try:
-        async with aiohttp.ClientSession(where) as client:
+        async with (
+            listening(app, "127.0.0.1", 0, ConnectionLimits()) as where,
+            aiohttp.ClientSession(where) as client,
+        ):
             yield Served(client, service, turned, where)
+            await service.end()
     finally:
-        await service.end()
-        await runner.cleanup()
         service.close()
         database.close()
 

@@ -8,7 +8,6 @@ import pytest
 
 from overwatch_rl.orchestrator.commands import (
     TUNABLES,
-    BoundsError,
     Command,
     Pause,
     Resume,
@@ -16,6 +15,7 @@ from overwatch_rl.orchestrator.commands import (
     Tune,
     check,
 )
+from overwatch_rl.web.faults import InvalidError
 
 
 @pytest.mark.parametrize("name", sorted(TUNABLES))
@@ -29,7 +29,7 @@ def test_a_tune_is_taken_within_its_bounds_and_refused_beyond(name: str) -> None
     for value in inside:
         check(Tune(values={name: value}))
     for value in [*outside, math.inf, -math.inf]:
-        with pytest.raises(BoundsError, match=rf"values.{name}: is .*; use a value in") as error:
+        with pytest.raises(InvalidError, match=rf"values.{name}: is .*; use a value in") as error:
             check(Tune(values={name: value}))
         assert str(bounds) in str(error.value)
     assert bounds.source
@@ -38,7 +38,7 @@ def test_a_tune_is_taken_within_its_bounds_and_refused_beyond(name: str) -> None
 def test_what_cannot_be_tuned_is_named_with_what_can() -> None:
     """A misspelt name is no silent success."""
     with pytest.raises(
-        BoundsError, match=r"values.lr: cannot be tuned; use learning_rate, entropy_coef, clip"
+        InvalidError, match=r"values.lr: cannot be tuned; use learning_rate, entropy_coef, clip"
     ):
         check(Tune(values={"learning_rate": 1e-4, "lr": 1e-4}))
 

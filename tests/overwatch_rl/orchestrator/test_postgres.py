@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from overwatch_rl.orchestrator import wire
-from overwatch_rl.orchestrator.runs import Run
-from overwatch_rl.orchestrator.store import Store
+from overwatch_rl.orchestrator.store import Run, Store
 from tests.overwatch_rl.orchestrator.postgres import Postgres, postgres
 from tests.overwatch_rl.orchestrator.serving import Turned, serving
 from tests.overwatch_rl.orchestrator.test_api import repeated, whole_run
 
-AT = datetime(2026, 1, 2, tzinfo=UTC)
+FIRST = Run(request=wire.RunRequest(), created_at=datetime(2026, 1, 2, tzinfo=UTC))
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,14 @@ def test_two_transactions_never_decide_on_the_same_state(url: str) -> None:
     """The row of the run is locked."""
     stores = [Store(url), Store(url)]
     with stores[0].changing() as unit:
-        unit.add_run("r", wire.RunRequest(), AT)
+        unit.add_run("r", FIRST)
 
     def add(to: Store) -> None:
         for _ in range(50):
             with to.changing() as unit:
                 run = unit.run("r")
                 assert run is not None
-                unit.change_run("r", Run(step=(run.step or 0) + 1))
+                unit.change_run("r", replace(run, step=(run.step or 0) + 1))
 
     threads = [threading.Thread(target=add, args=(one,)) for one in stores]
     for thread in threads:
@@ -74,7 +74,7 @@ def test_two_transactions_never_decide_on_the_same_state(url: str) -> None:
     for thread in threads:
         thread.join(60.0)
     with stores[0].reading() as unit:
-        assert unit.run("r") == Run(step=100)
+        assert unit.run("r") == replace(FIRST, step=100)
     for store in stores:
         store.close()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch_rl.orchestrator.pulses import Pace, Pulses
+from overwatch_rl.orchestrator.states import Pace, Pulses
 
 
 def test_a_heartbeat_too_soon_is_given_its_time() -> None:

@@ -1,4 +1,4 @@
-"""The machine of states, and health."""
+"""The machine of states."""
 
 import itertools
 
@@ -10,7 +10,6 @@ from overwatch_rl.orchestrator.states import (
     RESUMABLE,
     IllegalMoveError,
     State,
-    health,
     route,
 )
 
@@ -65,10 +64,3 @@ def test_terminating_never_runs_again() -> None:
     """Nor does a new life make it."""
     with pytest.raises(IllegalMoveError, match=r"terminating → running is not legal"):
         route("terminating", "running", is_new_life=True)
-
-
-def test_health_is_of_the_silence_alone() -> None:
-    """Stale after 45 s, unresponsive after 135 s."""
-    assert [health(silence) for silence in (0, 44.9, 45, 134.9, 135, 1e9)] == [
-        "healthy", "healthy", "stale", "stale", "unresponsive", "unresponsive",
-    ]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 from overwatch.events import CommandApplied, LogLine, RunStateChanged, Severity, Tallied
 from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.tracing import opened
-from overwatch_rl.orchestrator.telemetry import ROLE, Tower
+from overwatch_rl.orchestrator.telemetry import ROLE, Telemetry
 from tests.overwatch_rl.orchestrator.serving import Served, served
 from tests.overwatch_rl.recording import KeptRun
 
@@ -38,7 +38,7 @@ async def _story(server: Served, run_id: str) -> None:
 def test_the_run_that_is_reported_to_has_facts() -> None:
     """States and what became of commands; counted by their labels, all of them rows of the catalogue."""
     run = KeptRun(role=ROLE)
-    served(lambda server: _story(server, run.run_id), telemetry=Tower(run))
+    served(lambda server: _story(server, run.run_id), telemetry=Telemetry(run))
 
     moves = [(one.before, one.after, one.by, one.reason) for one in run.of(RunStateChanged)]
     assert moves == [
@@ -68,7 +68,7 @@ def test_the_run_that_is_reported_to_has_facts() -> None:
 def test_other_runs_have_lines_of_log() -> None:
     """Their states are not those of the run that is reported to."""
     run = KeptRun(role=ROLE)
-    served(lambda server: _story(server, "other"), telemetry=Tower(run))
+    served(lambda server: _story(server, "other"), telemetry=Telemetry(run))
 
     lines = [(line.severity, line.message) for line in run.of(LogLine)]
     assert run.of(RunStateChanged) == run.of(CommandApplied) == []
@@ -88,6 +88,6 @@ def test_a_request_goes_on_with_the_trace_of_its_caller() -> None:
         headers: dict[str, Any] = {"traceparent": caller.traceparent}
         await server.get("/health", headers=headers)
 
-    served(check, telemetry=Tower(run))
+    served(check, telemetry=Telemetry(run))
     spans = [(span.name, span.parent) for span in run.of(SpanEnded)]
     assert spans == [("orchestrator.run_health", caller.traceparent)]

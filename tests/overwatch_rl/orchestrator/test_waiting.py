@@ -5,8 +5,13 @@ import asyncio
 import pytest
 
 from overwatch_rl.orchestrator import wire
-from overwatch_rl.orchestrator.client import Calling, OrchestratorClient, OrchestratorError
-from overwatch_rl.orchestrator.waiting import Patience, registered
+from overwatch_rl.orchestrator.client import (
+    Calling,
+    OrchestratorClient,
+    OrchestratorError,
+    Patience,
+    registered,
+)
 from tests.overwatch_rl.orchestrator.serving import TOKENS, Served, served
 from tests.ports import free_port
 

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.handlers import Handlers
-from overwatch_rl.rollouts.server import Server
+from overwatch_rl.rollouts.server import rollouts_application
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.store import Store, StoreLimits, sqlite_url
 from overwatch_rl.rollouts.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.web.site import ConnectionLimits, Site, tls_context
+from overwatch_rl.web.site import ConnectionLimits, listening, tls_context
 
 TRAINER: dict[str, Any] = {
     "wandb_group": "group", "wandb_project": "project", "batch_size": 4, "max_token_len": 8,
@@ -41,7 +39,6 @@ class Served:
     service: Service
     store: Store
     url: str
-    site: Site
 
     async def get(self, path: str, status: int = 200, **request: Any) -> Any:
         """The answer to a GET, decoded."""
@@ -74,26 +71,18 @@ async def serving(
     store = Store(StoreLimits(url=url, held_bytes=held), limits)
     service = Service(store, Telemetry())
     await service.begin()
-    server = Server(
-        Handlers(service), Authorisation("127.0.0.1", token), most_bytes,
-        connections.read_s,
+    app = rollouts_application(
+        service, Authorisation("127.0.0.1", token), most_bytes, connections.read_s
     )  # fmt: skip
-    runner = web.AppRunner(server.app(), shutdown_timeout=1.0)
-    await runner.setup()
     cert, key = (None, None) if tls is None else (tls / "server.pem", tls / "server.key")
-    site = Site(runner, "127.0.0.1", 0, connections, tls_context(cert, key))
-    await site.start()
-    host, port = runner.addresses[0][:2]
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    url = f"{'http' if tls is None else 'https'}://{host}:{port}"
     trusted = True if tls is None else ssl.create_default_context(cafile=tls / "ca.pem")
     try:
-        connector = aiohttp.TCPConnector(ssl=trusted)
-        async with aiohttp.ClientSession(url, headers=headers, connector=connector) as client:
-            yield Served(client, service, store, url, site)
+        async with listening(app, "127.0.0.1", 0, connections, tls_context(cert, key)) as where:
+            connector = aiohttp.TCPConnector(ssl=trusted)
+            async with aiohttp.ClientSession(where, headers=headers, connector=connector) as client:
+                yield Served(client, service, store, where)
     finally:
-        await runner.cleanup()
-        await server.close()
         await service.close()
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import ANONYMOUS, Limits, Offer, Outcome, Source
-from overwatch_rl.rollouts.wire import Full, PolicyVersion, Rejected
-from overwatch_rl.web.faults import Fault
+from overwatch_rl.rollouts.wire import Full, PolicyVersion
+from overwatch_rl.web.faults import Fault, RefusedError
 from tests.overwatch_rl.rollouts.driven import Driven, by_env
 
 
@@ -237,7 +237,7 @@ def test_a_full_queue_takes_nothing_but_what_has_a_ticket() -> None:
     ticket = driven.tickets(other).tickets[0]
     driven.send(env, 4)
 
-    with pytest.raises(Rejected, match="the queue has 4 groups; send this again in 1 s") as caught:
+    with pytest.raises(RefusedError, match="the queue has 4 groups; send this again in 1 s") as caught:
         queue.accept(driven.state, [Offer(env_id=env, sequences=4, tokens=1)], driven.now)
 
     assert isinstance(caught.value.body, Full)
@@ -254,7 +254,7 @@ def test_a_repeated_key_is_answered_as_the_first_time() -> None:
     first = driven.do(queue.accept(driven.state, offers, driven.now, Source("k", "first")))
 
     assert driven.do(queue.accept(driven.state, offers, driven.now, Source("k", "first"))) == first
-    with pytest.raises(Rejected, match="'k' came before with another body"):
+    with pytest.raises(RefusedError, match="'k' came before with another body"):
         queue.accept(driven.state, offers, driven.now, Source("k", "other"))
     assert [outcome.reason for outcome in first] == [None, "too_large", None]
     assert driven.state.account.accepted.groups == 2
@@ -292,5 +292,5 @@ def test_an_unknown_environment_is_not_accepted() -> None:
     driven = Driven()
     driven.trainer(8)
 
-    with pytest.raises(Rejected, match="env_id 7 is not registered here; POST /register-env again"):
+    with pytest.raises(RefusedError, match="env_id 7 is not registered here; POST /register-env again"):
         queue.accept(driven.state, [Offer(env_id=7, sequences=4, tokens=1)], driven.now)

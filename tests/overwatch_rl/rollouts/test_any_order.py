@@ -24,8 +24,8 @@ from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import NO_SOURCE, Limits, Offer, Outcome, Source
 from overwatch_rl.rollouts.state import Env
 from overwatch_rl.rollouts.store import Level, Store, StoreLimits, sqlite_url
-from overwatch_rl.rollouts.wire import Admission, EnvIdentifier, Full, PolicyVersion, Rejected
-from overwatch_rl.web.faults import Fault
+from overwatch_rl.rollouts.wire import Admission, EnvIdentifier, Full, PolicyVersion
+from overwatch_rl.web.faults import Fault, RefusedError
 from tests.overwatch_rl.rollouts.driven import RESET, Batch, Driven, leased, registration
 
 LIMITS = Limits(max_staleness=1, max_queued_batches=6)
@@ -75,7 +75,7 @@ class Calls(RuleBasedStateMachine):
         driven, state = self.driven, self.driven.state
         try:
             answer = driven.do(queue.admit(state, Admission(env_id=which, groups=groups), driven.now))
-        except Rejected:
+        except RefusedError:
             assert which not in state.envs
             return multiple()
         return multiple(*((which, ticket) for ticket in answer.tickets))
@@ -109,7 +109,7 @@ class Calls(RuleBasedStateMachine):
         driven = self.driven
         try:
             outcomes = driven.do(queue.accept(driven.state, offers, driven.now, source))
-        except Rejected as error:
+        except RefusedError as error:
             if isinstance(error.body, Full):
                 limit = LIMITS.max_queued_batches * driven.state.batch_size
                 assert driven.state.account.queued.sequences >= limit
@@ -137,7 +137,7 @@ class Calls(RuleBasedStateMachine):
     def settle(self, lease: int, how: str) -> None:
         """A lease is settled, once or again."""
         state, now = self.driven.state, self.driven.now
-        with contextlib.suppress(Rejected):  # forgotten: it ended long ago
+        with contextlib.suppress(RefusedError):  # forgotten: it ended long ago
             if how == "extend":
                 self.driven.do(queue.extend(state, lease, 500, now))
             else:
@@ -147,7 +147,7 @@ class Calls(RuleBasedStateMachine):
     def move_version(self, number: int, lineage: int, resumed: int | None) -> None:
         """The trainer states a version; an older one than before changes nothing."""
         before = self.driven.state.version, self.driven.state.head.is_version_stated
-        with contextlib.suppress(Rejected):
+        with contextlib.suppress(RefusedError):
             self.driven.states(number, lineage, resumed)
         after = self.driven.state.version
         if before[1]:
@@ -157,7 +157,7 @@ class Calls(RuleBasedStateMachine):
     def look(self, which: int, leaves: bool) -> None:  # noqa: FBT001
         """An environment asks for the status, or leaves."""
         state, now = self.driven.state, self.driven.now
-        with contextlib.suppress(Rejected):
+        with contextlib.suppress(RefusedError):
             if leaves:
                 self.driven.do(queue.disconnect_env(state, EnvIdentifier(env_id=which), now))
             else:

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from overwatch_rl.rollouts import handlers, queue
+from overwatch_rl.rollouts import queue
+from overwatch_rl.rollouts import server as rollouts_server
 from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
@@ -199,7 +200,7 @@ def test_a_large_body_is_looked_at_beside_the_others(monkeypatch: pytest.MonkeyP
 
     async def check(server: Served) -> None:
         await server.start()
-        monkeypatch.setattr(handlers, "one", slow)
+        monkeypatch.setattr(rollouts_server, "one", slow)
         large = asyncio.ensure_future(server.post("/scored_data", group(images="x" * 500_000)))
         await asyncio.to_thread(looking.wait, 60)
         assert (await server.get("/healthz"))["status"] == "ok"

@@ -6,7 +6,8 @@ import pytest
 
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.wire import Lease, Rejected, VersionMove
+from overwatch_rl.rollouts.wire import Lease, VersionMove
+from overwatch_rl.web.faults import RefusedError
 from tests.overwatch_rl.rollouts.driven import Batch, Driven, NoBatch, ids, registration
 
 
@@ -161,7 +162,7 @@ def test_after_a_restart_leases_have_time_and_cut_replies_come_back(driven: Driv
 @pytest.mark.parametrize("decide", [queue.acknowledge, queue.release, queue.broken, queue.delivered])
 def test_an_unknown_lease_is_named(driven: Driven, decide: Callable[[State, int, int], Lease]) -> None:
     """Every call of a lease names the one it does not know."""
-    with pytest.raises(Rejected, match="lease 99 is not known; ask GET /batch for another"):
+    with pytest.raises(RefusedError, match="lease 99 is not known; ask GET /batch for another"):
         decide(driven.state, 99, driven.now)
 
 
@@ -169,5 +170,5 @@ def test_a_version_never_falls_within_a_lineage(driven: Driven) -> None:
     """The answer names both versions and how a trainer that resumes goes on."""
     driven.states(5)
 
-    with pytest.raises(Rejected, match=r"0.4 is older than 0.5; a trainer that resumes begins lineage 1"):
+    with pytest.raises(RefusedError, match=r"0.4 is older than 0.5; a trainer that resumes begins lineage 1"):
         queue.move_version(driven.state, VersionMove(number=4), driven.now)

@@ -10,8 +10,8 @@ from overwatch_rl.rollouts.wire import (
     EnvWaits,
     Failure,
     NoTrainer,
-    Rejected,
 )
+from overwatch_rl.web.faults import RefusedError
 from tests.overwatch_rl.rollouts.driven import RESET, Driven, NoBatch, env_of, registration
 
 REQUEST = env_of("maths")
@@ -105,7 +105,7 @@ def test_a_reset_forgets_all_but_totals_and_ids() -> None:
 
     account = driven.state.account
     assert account.expired["reset"].groups == account.accepted.groups == 3
-    with pytest.raises(Rejected, match=f"env_id {env} is not registered"):
+    with pytest.raises(RefusedError, match=f"env_id {env} is not registered"):
         queue.status_env(driven.state, env, driven.now)
     driven.trainer()
     assert driven.env() == env + 1
@@ -135,8 +135,8 @@ def test_an_unknown_environment_is_named() -> None:
     driven.trainer()
     why = "env_id 7 is not registered here; POST /register-env again"
 
-    with pytest.raises(Rejected, match=why):
+    with pytest.raises(RefusedError, match=why):
         queue.status_env(driven.state, 7, driven.now)
-    with pytest.raises(Rejected, match=why):
+    with pytest.raises(RefusedError, match=why):
         queue.admit(driven.state, Admission(env_id=7), driven.now)
     assert queue.disconnect_env(driven.state, EnvIdentifier(env_id=7), driven.now) == Failure(error=why)

@@ -188,7 +188,6 @@ def test_the_good_groups_of_a_list_are_queued_and_the_bad_named() -> None:
         ("/admit", {"env_id": 0, "groups": 0}, "groups"),
         ("/version", {"number": -1}, "number"),
         ("/lease/1/extend", {"seconds": 0}, "seconds"),
-        ("/lease/x/ack", {}, "id"),
         ("/reset", {"confirm": "yes"}, "confirm"),
     ],
 )

@@ -10,12 +10,12 @@ from sqlalchemy.exc import OperationalError
 
 from overwatch_rl.rollouts import queue, service
 from overwatch_rl.rollouts.answers import Offer, Source
-from overwatch_rl.rollouts.handlers import Call, Handlers
 from overwatch_rl.rollouts.service import Service, UnsafeError
 from overwatch_rl.rollouts.store import AmbiguousError, Store, StoreLimits
 from overwatch_rl.rollouts.telemetry import Telemetry
-from overwatch_rl.rollouts.wire import Full, Rejected
-from tests.overwatch_rl.rollouts.driven import RESET, env_of, registration
+from overwatch_rl.rollouts.wire import Full
+from overwatch_rl.web.faults import RefusedError
+from tests.overwatch_rl.rollouts.driven import env_of, registration
 
 OFFER = Offer(env_id=0, sequences=2, tokens=3, body=b"{}")
 SOURCE = Source("one")
@@ -83,7 +83,7 @@ def test_a_database_that_does_not_commit_is_an_answer(monkeypatch: pytest.Monkey
         store.fault = OperationalError("INSERT", None, Exception("no space left on device"))
         with pytest.raises(UnsafeError, match=r"not written within .* no space left on device"):
             await made.accept([OFFER], SOURCE)
-        with pytest.raises(Rejected, match="no space left on device"):
+        with pytest.raises(RefusedError, match="no space left on device"):
             await made.accept([OFFER], SOURCE)
         assert made.state.account.accepted.groups == 0
         store.fault = None
@@ -136,31 +136,10 @@ def test_no_room_is_the_answer_before_anything_is_decided() -> None:
 
     async def check() -> None:
         made, _ = await started(held=1)
-        with pytest.raises(Rejected) as caught:
+        with pytest.raises(RefusedError) as caught:
             await made.accept([OFFER], SOURCE)
         assert isinstance(caught.value.body, Full)
         assert made.state.account.accepted.groups == 0
-        await made.close()
-
-    asyncio.run(check())
-
-
-def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
-    """The reply is whole as it was decided, and its lease is over."""
-
-    async def check() -> None:
-        made, store = await started()
-        await made.accept([OFFER, OFFER], Source())
-        store.go_on.clear()
-        call = Call(headers={"Overwatch-Lease": "1"})
-        reply = asyncio.ensure_future(Handlers(made).batch(call))
-        await turns()
-        reset = asyncio.ensure_future(made.do(lambda state, now: queue.reset(state, RESET, now)))
-        await turns()
-        store.go_on.set()
-        assert len((await reply).body.batch) == 2
-        await reset
-        assert made.state.account.expired["reset"].groups == 2
         await made.close()
 
     asyncio.run(check())

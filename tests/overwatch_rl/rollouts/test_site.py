@@ -47,10 +47,10 @@ async def line_to(server: Served, begin: bytes = b"") -> tuple[asyncio.StreamRea
     ("head", "stated"),
     [
         (
-            b"GET /status HTTP/1.1\r\nAuthorization: Bearer " + b"secret" * 2000,
-            b"a header has more than 8190 bytes",
+            b"GET /status HTTP/1.1\r\nAuthorization: Bearer " + b"secret" * 3_000,
+            b"a header has more than 16384 bytes",
         ),
-        (b"GET /" + b"secret" * 2000 + b" HTTP/1.1", b"the address or a header has more than 8190 bytes"),
+        (b"GET /" + b"secret" * 3_000 + b" HTTP/1.1", b"the address or a header has more than 16384 bytes"),
         (b"GET /status HTTP/1.1\r\nBad secret: x", b"is no HTTP that can be read; send HTTP/1.1"),
         (b"secret", b"is no HTTP that can be read; send HTTP/1.1"),
     ],
@@ -62,10 +62,10 @@ def test_a_head_that_cannot_be_read_is_answered_with_the_fix_and_no_secret(
 
     async def check(server: Served) -> None:
         await server.start()
-        reader, writer = await line_to(server, head + b"\r\n\r\n")
+        reader, writer = await line_to(server, head + (b"\r\n\r\n" if len(head) < 1000 else b""))
         answer = await reader.read()
         writer.close()
-        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"Content-Type: application/json" in answer
         assert stated in answer.partition(b'{"error": "')[2]
         assert b"secret" not in answer
@@ -106,8 +106,8 @@ def test_a_head_that_does_not_end_is_not_waited_for(
 
 
 @LOOPS
-def test_a_connection_beyond_the_cap_is_refused_and_counted(
-    loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+def test_a_connection_beyond_the_cap_is_refused(
+    loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     """The answer states when to retry; those that are open go on, and one that ends makes room."""
 
@@ -117,10 +117,9 @@ def test_a_connection_beyond_the_cap_is_refused_and_counted(
         reader, writer = await line_to(server, HEAD + b"\r\n")
         answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 2\r\n" in answer
+        assert b"retry-after: 2\r\n" in answer
         assert b"2 connections are open: raise --max-connections, or close some" in answer
         writer.close()
-        assert server.site.refused == 1
         await server.post("/scored_data", group())
         idle.close()
         await idle.wait_closed()
@@ -130,7 +129,6 @@ def test_a_connection_beyond_the_cap_is_refused_and_counted(
             writer.close()
 
     served(check, loop, connections=ConnectionLimits(most=2))
-    assert "2 connections are open: raise --max-connections, or close some; 1 were refused" in caplog.text
 
 
 def test_our_client_calls_again_where_an_idle_connection_was_closed() -> None:

@@ -11,8 +11,8 @@ from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Limits, Offer, Outcome
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.telemetry import ROLE, Telemetry
-from overwatch_rl.rollouts.wire import Admission, PolicyVersion, Rejected, VersionMove
-from overwatch_rl.web.faults import Fault
+from overwatch_rl.rollouts.wire import Admission, PolicyVersion, VersionMove
+from overwatch_rl.web.faults import Fault, RefusedError
 from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.rollouts.driven import Batch, NoBatch, env_of, leased, registration
 
@@ -98,7 +98,7 @@ def test_a_full_queue_is_a_pause() -> None:
     reported = Reported(max_queued_batches=1)
     reported.start()
     reported.send(*offers(0, 2))
-    with pytest.raises(Rejected):
+    with pytest.raises(RefusedError):
         queue.accept(reported.state, offers(1, 2), reported.now)
     reported.do(None)
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import yaml
 
-from overwatch_rl.orchestrator.process import CLOCKS
+from overwatch_rl.orchestrator.core import CLOCKS
 from tests.e2e.collecting import until
 from tests.overwatch_rl.orchestrator.threaded import in_thread
 from tests.overwatch_rl.replay.serving import served

@@ -126,7 +126,7 @@ def test_a_flag_that_no_program_has_is_found(tmp_path: Path) -> None:
 def test_servers_and_the_run_are_configured_as_their_programs_ask(values: Path, tmp_path: Path) -> None:
     """Tokens where others can reach a server, tables that are ones, a world that there is."""
     from overwatch_rl.learner.config import learner_config, of_file
-    from overwatch_rl.orchestrator.settings import orchestrator_settings
+    from overwatch_rl.orchestrator.config import OrchestratorConfig
     from overwatch_rl.replay.settings import table_config
 
     found = kept(values)
@@ -139,7 +139,7 @@ def test_servers_and_the_run_are_configured_as_their_programs_ask(values: Path, 
     assert table.name == held["learner"]["table"]
     if values == SINGLE:
         flags = {name: value for name, value in held["orchestrator"].items() if name != "config"}
-        assert orchestrator_settings(flags).store == "sqlite:////var/lib/overwatch/runs.db"
+        assert OrchestratorConfig(**flags).store == "sqlite:////var/lib/overwatch/runs.db"
     assert held["learner"]["replay"] == held["actors"]["replay"]
     assert held["learner"]["listen_token"] == held["actors"]["weights_token"]
     assert held["orchestrator"]["operator_token"] not in (
