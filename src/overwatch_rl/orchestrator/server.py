@@ -23,10 +23,10 @@ from overwatch_rl.orchestrator.telemetry import Telemetry, start_run
 from overwatch_rl.orchestrator.wire import PREFIX
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.bodies import Intake
-from overwatch_rl.web.door import PROBE, Door, Rules, application
 from overwatch_rl.web.faults import Fault, InvalidError, canonical
+from overwatch_rl.web.gateway import PROBE, Gateway, Rules, application
 from overwatch_rl.web.process import ending
-from overwatch_rl.web.site import listening, repeated, run_service
+from overwatch_rl.web.site import listening, repeated
 
 KEY: Final = "Idempotency-Key"
 """Header of a shorthand that is the command's id: the same one again is the same command."""
@@ -234,7 +234,7 @@ def _created(record: Any, is_new: bool) -> Response[Any]:  # noqa: FBT001 of a p
 
 def orchestrator_application(
     service: Orchestrator, authorisation: Authorisation, read_s: float = 30.0
-) -> Door:
+) -> Gateway:
     """Return the ASGI application; the body of a request must arrive in `read_s`."""
     telemetry = service.telemetry
     rules = Rules(
@@ -270,6 +270,6 @@ def run(config: OrchestratorConfig, echo: Callable[[str], None]) -> int:
         return number
 
     try:
-        return run_service(config, start_run, serve)
+        return config.run(start_run, serve)
     finally:
         store.close()

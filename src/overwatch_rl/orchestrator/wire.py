@@ -191,9 +191,15 @@ class ArtifactRecord(_Reply, frozen=True, kw_only=True):
     registered_at: datetime
 
 
-class ListedArtifact(ArtifactRecord, frozen=True, kw_only=True):
+class ListedArtifact(_Reply, frozen=True, kw_only=True):
     """An artifact, with what was found of it."""
 
+    kind: str
+    version: str
+    uri: str
+    sha256: str | None
+    details: dict[str, Any]
+    registered_at: datetime
     mean_return: float | None
     """Of the newest evaluation of its version; `null` before one was posted."""
 

@@ -88,7 +88,7 @@ def batch(state: State, now: int, *, is_explicit: bool = False) -> Leased:
     for item in [state.items[item] for item in lease.items]:
         state.observe("wait_time", (now - item.at) / NS)
         state.observe("age", state.age(item.version), source=item.version_source)
-        state.items[item.id] = msgspec.structs.replace(item, is_leased=True)
+        state.items.read(item.id, msgspec.structs.replace(item, is_leased=True))
         state.move_item(item, 1)
     answer = wire.Batch(
         batch=None,

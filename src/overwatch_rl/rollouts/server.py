@@ -43,10 +43,10 @@ from overwatch_rl.rollouts.telemetry import Telemetry, start_run
 from overwatch_rl.rollouts.validation import FIXES, one, placed, several
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.bodies import Intake
-from overwatch_rl.web.door import PROBE, Door, Rules, application
 from overwatch_rl.web.faults import Fault, InvalidError, RefusedError, decode
+from overwatch_rl.web.gateway import PROBE, Gateway, Rules, application
 from overwatch_rl.web.process import ending
-from overwatch_rl.web.site import Connection, listening, repeated, run_service
+from overwatch_rl.web.site import Connection, listening, repeated
 from overwatch_rl.web.spans import HEADER, named
 
 T = TypeVar("T")
@@ -369,7 +369,7 @@ def _of(sender: int, group: Offer, number: int, *, is_list: bool) -> Offer:
 
 def rollouts_application(
     service: Service, authorisation: Authorisation, most_bytes: int, read_s: float = 60.0
-) -> Door:
+) -> Gateway:
     """Return the ASGI application; `most_bytes` is the largest body, inflated, which arrives in `read_s`."""
     rules = Rules(
         authorisation=authorisation,
@@ -403,4 +403,4 @@ def run(config: RolloutsConfig, echo: Callable[[str], None]) -> int:
         finally:
             await service.close()
 
-    return run_service(config, start_run, serve)
+    return config.run(start_run, serve)

@@ -57,6 +57,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: PolicyVersion
     version_source: VersionSource
     is_leased: bool = False
+    """In memory alone: the database has it in the lease."""
     deliveries: int = 0
     """How often it went out before."""
     returns: int = 0
@@ -197,7 +198,7 @@ class Rows(dict[K, V], Generic[K, V]):
         self.changed.clear()
 
     def read(self, key: K, value: V | None) -> None:
-        """Become what the database has."""
+        """Become what the database has, or what follows from other rows."""
         if value is None:
             super().pop(key, None)
         else:
@@ -305,10 +306,13 @@ class State:
         return (self.trainer.starting_step if self.trainer else 0) + self.head.batches + len(self.leases)
 
     def read_lanes(self) -> None:
-        """Queue the groups that were read."""
+        """Queue the groups that were read, but for those of a lease."""
         self.lanes.clear()
+        leased = {item for lease in self.leases.values() for item in lease.items}
         for item in sorted(self.items.values(), key=lambda item: item.id):
-            if not item.is_leased:
+            if item.is_leased != (item.id in leased):
+                self.items.read(item.id, msgspec.structs.replace(item, is_leased=not item.is_leased))
+            if item.id not in leased:
                 self.lanes.setdefault(lane_of(item), []).append(item.id)
 
     def _queue(self, item: Item) -> None:

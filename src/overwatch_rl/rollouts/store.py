@@ -29,6 +29,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    bindparam,
     create_engine,
     delete,
     event,
@@ -49,30 +50,33 @@ _QUEUE: Final = Table(
     Column("id", Integer, primary_key=True), Column("revision", BigInteger, nullable=False),
     Column("clock", BigInteger, nullable=False), Column("head", Text, nullable=False),
 )  # fmt: skip
-_BODIES: Final = Table(
-    "rollouts_bodies", _METADATA,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("body", LargeBinary, nullable=False),
+_GONE: Final = Table(
+    "rollouts_gone", _METADATA,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(20), primary_key=True), Column("ids", Text, nullable=False),
 )  # fmt: skip
+"""Which rows were deleted, for as long as another server may still have them."""
 
 
-def _table(name: str, key: Any) -> Table:
+def _table(name: str, key: Any, *more: Column[Any]) -> Table:
     return Table(
         f"rollouts_{name}", _METADATA, Column("id", key, primary_key=True, autoincrement=False),
-        Column("revision", BigInteger, nullable=False, index=True), Column("value", Text),
+        Column("revision", BigInteger, nullable=False, index=True),
+        Column("value", Text, nullable=False), *more,
     )  # fmt: skip
 
 
+_ITEMS: Final = _table("items", BigInteger, Column("body", LargeBinary))
 _KINDS: Final[dict[str, tuple[Table, Any]]] = {
     "envs": (_table("envs", BigInteger), Env),
-    "items": (_table("items", BigInteger), Item),
+    "items": (_ITEMS, Item),
     "tickets": (_table("tickets", BigInteger), Ticket),
     "late": (_table("late", BigInteger), Ticket),
     "leases": (_table("leases", BigInteger), Lease),
     "ended": (_table("ended", BigInteger), str),
     "keys": (_table("keys", String(400)), Answered),
 }
-"""The tables of rows, as JSON: those that are gone have no value, until every server may have seen that."""
+"""The tables of rows, as JSON; a group has its bytes beside, and is written once, whoever leases it."""
 _HISTORY: Final = 10_000
 """A server that is so many revisions behind reads everything."""
 _PURGE_EVERY: Final = 500
@@ -134,13 +138,14 @@ class Store:
         bodies = {item: self.state.bodies[item] for item in items if item in self.state.bodies}
         wanted = [item for item in items if item not in bodies]
         for start in range(0, len(wanted), _PART):
-            part = _BODIES.c.id.in_(wanted[start : start + _PART])
-            bodies.update((row.id, row.body) for row in self._connection.execute(select(_BODIES).where(part)))
+            part = _ITEMS.c.id.in_(wanted[start : start + _PART])
+            rows = self._connection.execute(select(_ITEMS.c.id, _ITEMS.c.body).where(part))
+            bodies.update((row.id, row.body) for row in rows)
         return bodies
 
     def latest(self) -> bytes | None:
         """Return the body of the group that was accepted last, of those that are held."""
-        query = select(_BODIES.c.body).order_by(_BODIES.c.id.desc()).limit(1)
+        query = select(_ITEMS.c.body).order_by(_ITEMS.c.id.desc()).limit(1)
         return self._connection.execute(query).scalar()
 
     def transact(self, decide: Callable[[int], None]) -> None:
@@ -193,13 +198,17 @@ class Store:
     def _load(self, connection: Connection, revision: int, head: bytes) -> None:
         since = self._revision if self._revision >= revision - _HISTORY else -1
         state = self.state
+        query = select(_GONE.c.kind, _GONE.c.ids).where(_GONE.c.revision > since)
+        for name, ids in connection.execute(query) if since >= 0 else ():
+            for key in msgspec.json.decode(ids):
+                getattr(state, name).read(key, None)
         for name, (table, kind) in _KINDS.items():
             rows: Rows[Any, Any] = getattr(state, name)
             if since < 0:
                 rows.empty()
-            query = select(table.c.id, table.c.value).where(table.c.revision > since)
-            for key, value in connection.execute(query.order_by(table.c.revision, table.c.id)):
-                rows.read(key, None if value is None else msgspec.json.decode(value, type=kind))
+            newer = select(table.c.id, table.c.value).where(table.c.revision > since)
+            for key, value in connection.execute(newer.order_by(table.c.revision, table.c.id)):
+                rows.read(key, msgspec.json.decode(value, type=kind))
         state.head = msgspec.json.decode(head, type=Head)
         state.read_lanes()
         self._head, self._revision = head, revision
@@ -211,33 +220,34 @@ class Store:
         is_changed = head != self._head or any(getattr(state, name).changed for name in _KINDS)
         if not is_changed and self._clock - self._written < _BEAT_NS:
             return
-        gone = [item for item in state.items.changed if item not in state.items]
-        for name, (table, _) in _KINDS.items():
-            self._write_rows(connection, table, getattr(state, name), revision)
-        new = [{"id": item, "body": body} for item, body in state.bodies.items() if item in state.items]
-        if new:
-            connection.execute(_BODIES.insert(), new)
-        for start in range(0, len(gone), _PART):
-            connection.execute(delete(_BODIES).where(_BODIES.c.id.in_(gone[start : start + _PART])))
+        for name in _KINDS:
+            self._write_rows(connection, name, revision)
         if revision % _PURGE_EVERY == 0:
-            for table, _ in _KINDS.values():
-                old = table.c.revision < revision - _HISTORY
-                connection.execute(delete(table).where(table.c.value.is_(None) & old))
+            connection.execute(delete(_GONE).where(_GONE.c.revision < revision - _HISTORY))
         values = {"revision": revision, "clock": self._clock, "head": head.decode()}
         connection.execute(update(_QUEUE).where(_QUEUE.c.id == 1).values(values))
         state.bodies.clear()
         self._head, self._revision = head, revision
 
-    def _write_rows(self, connection: Connection, table: Table, rows: Rows[Any, Any], revision: int) -> None:
-        if not rows.changed:
-            return
+    def _write_rows(self, connection: Connection, name: str, revision: int) -> None:
+        table, rows = _KINDS[name][0], getattr(self.state, name)
+        bodies = self.state.bodies if name == "items" else {}
+        changed = sorted(rows.changed)
+        gone = [key for key in changed if key not in rows]
         values = [
-            {"id": key, "revision": revision, "value": None if key not in rows else _text(rows[key])}
-            for key in sorted(rows.changed)
+            {"id": key, "revision": revision, "value": _text(rows[key])} for key in changed if key in rows
         ]
-        statement = self._insert(table)
-        new = {"revision": statement.excluded.revision, "value": statement.excluded.value}
-        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=new), values)
+        if new := [{**row, "body": bodies[row["id"]]} for row in values if row["id"] in bodies]:
+            connection.execute(table.insert(), new)
+        if old := [row for row in values if row["id"] not in bodies]:
+            statement = self._insert(table)
+            now = {"revision": statement.excluded.revision, "value": statement.excluded.value}
+            connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=now), old)
+        if gone:
+            ids = [{"gone_id": key} for key in gone]
+            connection.execute(delete(table).where(table.c.id == bindparam("gone_id")), ids)
+            if not self.is_alone:
+                connection.execute(_GONE.insert(), {"revision": revision, "kind": name, "ids": _text(gone)})
         rows.changed.clear()
 
 

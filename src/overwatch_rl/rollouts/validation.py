@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from overwatch_rl.rollouts.answers import ANONYMOUS, Offer
 from overwatch_rl.rollouts.wire import OPTIONAL, Head, Mask, Token, Whole
-from overwatch_rl.web.faults import Fault, InvalidError, canonical, decode, elements, without_literals
+from overwatch_rl.web.faults import MOST_TOKENS, TOKEN, Fault, InvalidError, canonical, decode
 
 MOST_GROUPS: Final = 4096
 """Most groups of one list."""
@@ -32,11 +32,16 @@ _LARGE: Final = 1 << 16
 """Bytes of a list of rows that is looked through before anything is made of its elements."""
 
 
+class _Object(msgspec.Struct):
+    """Any object."""
+
+
 class _List(msgspec.Struct, array_like=True):
     """Any list."""
 
 
 _LISTS: Final = msgspec.json.Decoder(list[_List])
+_OBJECTS: Final = msgspec.json.Decoder(list[_Object])
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 _ANY: Final = msgspec.json.Decoder(list[Any])
 _TOKENS: Final = msgspec.json.Decoder(list[Token])
@@ -89,6 +94,52 @@ def several(body: bytes, longest: int) -> list[Offer]:
     if len(found) > MOST_GROUPS:
         raise InvalidError(Fault("", f"has too many groups; send at most {MOST_GROUPS} in a request"))
     return [placed(one(each, longest), number) for number, each in enumerate(found)]
+
+
+def elements(body: bytes, most: int) -> list[bytes]:
+    """The bytes of each element of a list of objects, `most` at least where it has more.
+
+    An element that is wrong is one of them. Raises `InvalidError` where the body is no list.
+    """
+    try:
+        _OBJECTS.decode(body)
+        return [bytes(raw) for raw in _RAWS.decode(body)]
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return _pieces(body, most)
+
+
+def _pieces(body: bytes, most: int) -> list[bytes]:
+    if body.lstrip()[:1] != b"[":
+        what = "is no list; send a list of groups, or one group to /scored_data"
+        raise InvalidError(Fault("", what if body else "is empty; send JSON"))
+    found: list[bytes] = []
+    depth = start = 0
+    for number, token in enumerate(TOKEN.finditer(body)):
+        at, end = token.span()
+        first = body[at]
+        if number == MOST_TOKENS or len(found) >= most:
+            break
+        if first in b"[{":
+            depth += 1
+            start = end if depth == 1 else start
+        elif first in b"]}":
+            depth -= 1
+            if depth == 0 and not body[end:].strip():
+                return [*found, last] if (last := body[start:at].strip()) or found else []
+        elif depth == 1 and first != ord('"'):
+            while len(found) < most and (comma := body.find(b",", max(at, start), end)) >= 0:
+                found.append(body[start:comma].strip())
+                start = comma + 1
+    if len(found) >= most:
+        return found
+    raise InvalidError(Fault("", "is no whole list of JSON that can be read; send fewer groups"))
+
+
+def without_literals(body: bytes) -> bytes:
+    """A body with 0 in the place of NaN and Infinity."""
+    for literal in (b"-Infinity", b"Infinity", b"NaN"):
+        body = body.replace(literal, b"0")
+    return body
 
 
 def placed(group: Offer, number: int) -> Offer:

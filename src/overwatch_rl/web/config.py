@@ -1,18 +1,24 @@
 """What every service is configured with: the model gives flags, environment, TOML file, bounds and help."""
 
+import asyncio
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from overwatch_rl.web.process import address, endpoint
+from overwatch.platform import raise_file_limit
+from overwatch_rl.web.process import address, endpoint, loop_factory, status_of
 
 if TYPE_CHECKING:
+    from overwatch.sdk import Run
     from overwatch_rl.web.site import ConnectionLimits
 
 YEAR_S: Final = 31_536_000.0
 """The longest of all times that end something: deadlines are whole nanoseconds of 64 bits."""
+_OTHER_FILES: Final = 256
+"""Descriptors that are not for connections."""
 Duration = Annotated[float, Field(ge=1, le=YEAR_S)]
 
 
@@ -57,3 +63,25 @@ class ServiceConfig(BaseModel, frozen=True):
     def model_post_init(self, _: object) -> None:
         """Raise where an address, a certificate or an endpoint cannot be used."""
         _ = self.address, self.tls, endpoint(self.endpoint)
+
+    def run(
+        self,
+        start: Callable[[str | None, str | None], "Run"],
+        serve: Callable[["Run | None"], Coroutine[Any, Any, int]],
+    ) -> int:
+        """Serve until a signal, whose number `serve` returns; 0, or 130 where that was SIGINT.
+
+        With telemetry the service is a run of the tower, which `start` begins.
+        """
+        raise_file_limit(self.max_connections + _OTHER_FILES)
+        tower = start(self.run_id, self.endpoint) if self.telemetry else None
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                number = runner.run(serve(tower))
+        except BaseException as error:
+            if tower is not None:
+                tower.close(outcome="failed", reason=str(error))
+            raise
+        if tower is not None:
+            tower.close(outcome="completed")
+        return status_of(number)

@@ -22,9 +22,9 @@ _LONGEST: Final = 400
 """Most characters of a message, and of a path."""
 _SMALL: Final = 1 << 16
 """Bytes of a body whose wrong value is looked up, to be shown."""
-_MOST_TOKENS: Final = 1 << 20
+MOST_TOKENS: Final = 1 << 20
 """Strings, brackets and gaps between them that are passed to name a place; beyond it the byte is named."""
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|[^"\[\]{}]++', re.DOTALL)
+TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|[^"\[\]{}]++', re.DOTALL)
 _BYTE: Final = re.compile(r" \(byte (\d+)\)")
 _LITERAL: Final = re.compile(rb"NaN|Infinity")
 _STEPS: Final = re.compile(r"([^.\[\]]+)(?=[.\[]|$)|\[(\d+)\]")
@@ -52,13 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
         return Fault(prefix + dot + self.path, self.message)
 
 
-class _Object(msgspec.Struct):
-    """Any object."""
-
-
 _ANY: Final = msgspec.json.Decoder()
-_OBJECTS: Final = msgspec.json.Decoder(list[_Object])
-_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class RefusedError(ValueError):
@@ -122,10 +116,10 @@ def place(body: bytes, at: int) -> str:
     """
     steps: list[int | str] = []
     name = b""
-    for number, token in enumerate(_TOKEN.finditer(body, 0, at)):
+    for number, token in enumerate(TOKEN.finditer(body, 0, at)):
         start, end = token.span()
         first = body[start]
-        if number == _MOST_TOKENS:
+        if number == MOST_TOKENS:
             return ""
         if first == ord('"'):
             name = body[start : min(end, start + _SHOWN)]
@@ -147,56 +141,10 @@ def place(body: bytes, at: int) -> str:
     return path.removeprefix(".")[:_LONGEST]
 
 
-def elements(body: bytes, most: int) -> list[bytes]:
-    """The bytes of each element of a list of objects, `most` at least where it has more.
-
-    An element that is wrong is one of them. Raises `InvalidError` where the body is no list.
-    """
-    try:
-        _OBJECTS.decode(body)
-        return [bytes(raw) for raw in _LIST.decode(body)]
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return _pieces(body, most)
-
-
-def _pieces(body: bytes, most: int) -> list[bytes]:
-    if body.lstrip()[:1] != b"[":
-        what = "is no list; send a list of groups, or one group to /scored_data"
-        raise InvalidError(Fault("", what if body else "is empty; send JSON"))
-    found: list[bytes] = []
-    depth = start = 0
-    for number, token in enumerate(_TOKEN.finditer(body)):
-        at, end = token.span()
-        first = body[at]
-        if number == _MOST_TOKENS or len(found) >= most:
-            break
-        if first in b"[{":
-            depth += 1
-            start = end if depth == 1 else start
-        elif first in b"]}":
-            depth -= 1
-            if depth == 0 and not body[end:].strip():
-                return [*found, last] if (last := body[start:at].strip()) or found else []
-        elif depth == 1 and first != ord('"'):
-            while len(found) < most and (comma := body.find(b",", max(at, start), end)) >= 0:
-                found.append(body[start:comma].strip())
-                start = comma + 1
-    if len(found) >= most:
-        return found
-    raise InvalidError(Fault("", "is no whole list of JSON that can be read; send fewer groups"))
-
-
-def without_literals(body: bytes) -> bytes:
-    """A body with 0 in the place of NaN and Infinity."""
-    for literal in (b"-Infinity", b"Infinity", b"NaN"):
-        body = body.replace(literal, b"0")
-    return body
-
-
 def _depth(body: bytes) -> int:
     """Levels of lists and objects of JSON that is right."""
     depth = most = 0
-    for token in _TOKEN.finditer(body):
+    for token in TOKEN.finditer(body):
         first = body[token.start()]
         if first in b"[{":
             depth += 1

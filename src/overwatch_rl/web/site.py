@@ -12,20 +12,15 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overwatch.platform import raise_file_limit
-from overwatch.sdk import Run
-from overwatch_rl.web.process import AddressError, loop_factory, status_of
-
-if TYPE_CHECKING:
-    from overwatch_rl.web.config import ServiceConfig
+from overwatch_rl.web.process import AddressError
 
 LINGER_S: Final = 2.0
 """So long a connection beyond the cap may take to ask."""
@@ -38,8 +33,6 @@ _BACKLOG: Final = 512
 _TICK_S: Final = 0.002
 SWEEP_S: Final = 1.0
 """Between two looks at what time has ended."""
-_OTHER_FILES: Final = 256
-"""Descriptors that are not for connections."""
 
 _log = logging.getLogger("overwatch_rl.web")
 
@@ -205,26 +198,3 @@ async def repeated(work: Callable[[], Awaitable[None]], every_s: float = SWEEP_S
         yield
     finally:
         task.cancel()
-
-
-def run_service(
-    config: "ServiceConfig",
-    start: Callable[[str | None, str | None], Run],
-    serve: Callable[[Run | None], Coroutine[Any, Any, int]],
-) -> int:
-    """Serve until a signal, whose number `serve` returns; 0, or 130 where that was SIGINT.
-
-    With telemetry the service is a run of the tower, which `start` begins.
-    """
-    raise_file_limit(config.max_connections + _OTHER_FILES)
-    tower = start(config.run_id, config.endpoint) if config.telemetry else None
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            number = runner.run(serve(tower))
-    except BaseException as error:
-        if tower is not None:
-            tower.close(outcome="failed", reason=str(error))
-        raise
-    if tower is not None:
-        tower.close(outcome="completed")
-    return status_of(number)

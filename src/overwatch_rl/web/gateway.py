@@ -1,4 +1,4 @@
-"""The door of a service: who may call, the whole body, whatever goes wrong as an answer; Litestar behind it.
+"""The gateway of a service: who may call, the whole body, whatever goes wrong as an answer; then Litestar.
 
 A request is judged before its body is read, a body is whole, inflated and within its limits before a handler
 sees it, and no request ends the server. Litestar routes, validates and describes the API. Owns the form of an
@@ -89,7 +89,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-class Door:
+class Gateway:
     """An ASGI application around another."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
@@ -165,7 +165,7 @@ def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     return request.app.openapi_schema.to_schema()
 
 
-def application(title: str, handlers: Sequence[HTTPRouteHandler], rules: Rules, service: object) -> Door:
+def application(title: str, handlers: Sequence[HTTPRouteHandler], rules: Rules, service: object) -> Gateway:
     """Return the ASGI application of handlers, which ask for the `service` and the `role` by name."""
     bearer = SecurityScheme(type="http", scheme="bearer")
 
@@ -204,7 +204,7 @@ def application(title: str, handlers: Sequence[HTTPRouteHandler], rules: Rules, 
         request_class=_Request,
         request_max_body_size=None,
     )
-    return Door(litestar, rules)
+    return Gateway(litestar, rules)
 
 
 def _guard(connection: ASGIConnection[Any, Any, Any, Any], handler: Any) -> None:
