@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from overwatch_rl.orchestrator import client as orchestrator
 from overwatch_rl.replay import connection
 from overwatch_rl.replay.connection import Patience
+from overwatch_rl.web import retrying
 from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.weights.made import Run
 
@@ -52,7 +52,7 @@ def replay_s() -> float:
 
 def orchestrator_s() -> float:
     """Jitter only shortens it."""
-    return orchestrator.LONGEST_WAIT_S
+    return retrying.LONGEST_WAIT_S
 
 
 @pytest.mark.parametrize("longest_s", [replay_s, orchestrator_s])

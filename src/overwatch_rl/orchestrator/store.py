@@ -117,7 +117,7 @@ class Unit:
     def open_runs(self) -> dict[str, State]:
         """Runs that are not over."""
         query = select(_RUNS.c.run_id, _RUNS.c.state).where(_RUNS.c.state.not_in(FINAL))
-        return dict(self.connection.execute(query).tuples().all())
+        return {row.run_id: row.state for row in self.connection.execute(query)}
 
     def put(self, run_id: str, row: msgspec.Struct, name: str | None = None) -> None:
         """Store a row about a run; one of the same kind and name is replaced."""

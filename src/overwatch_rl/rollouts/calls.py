@@ -3,17 +3,15 @@
 Owns transport: JSON both ways, gzip, the token, and which failures pass. A server that is away, busy or full
 is asked again, at growing intervals, for as long as `patience_s`; an error of the caller, or a reply that
 cannot be read, is raised at once.
-Standard library only. Not for two threads at once. Must not know what is called.
+Not for two threads at once. Must not know what is called.
 """
 
 import gzip
 import http.client
 import json
-import random
 import select
 import ssl
 import threading
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,22 +19,26 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from overwatch_rl.web.retrying import FIRST_WAIT_S, retrying
+
 GZIP_FROM: Final = 1024
 """Bodies of so many bytes are compressed."""
-FIRST_WAIT_S: Final = 0.2
-LONGEST_WAIT_S: Final = 10.0
-PASSING: Final = frozenset({429, 502, 503, 504})
-"""Statuses that another try may change."""
+PASSING: Final = frozenset({None, 429, 502, 503, 504})
+"""Statuses that another try may change; `None` is no reply at all."""
 
 
 class CallError(Exception):
     """The server rejected a call, or was not reached in time."""
 
-    def __init__(self, message: str, status: int | None = None, body: Any = None) -> None:
+    def __init__(
+        self, message: str, status: int | None = None, body: Any = None, retry_s: float | None = None
+    ) -> None:
         """`status` and `body` are those of the reply, where there was one."""
         super().__init__(message)
         self.status = status
         self.body = body
+        self.retry_s = retry_s
+        self.passes = status in PASSING
 
 
 class StoppedError(Exception):
@@ -92,32 +94,23 @@ class Calls:
     def _call(self, method: str, path: str, body: object, extra: Mapping[str, str]) -> Any:
         data, headers = self._encoded(body)
         headers |= extra
-        until = time.monotonic() + self._target.patience_s
-        wait_s = FIRST_WAIT_S
-        while True:
-            requested_s: float | None = None
-            try:
+        for attempt in retrying(self._target.patience_s, self._passes):
+            with attempt:
                 status, reply, requested_s = self._once(method, path, data, headers)
                 if status < 400:
                     return reply
                 problem = reply.get("error", reply) if isinstance(reply, dict) else reply
-                error = CallError(f"{method} {path}: {status}: {problem}", status, reply)
-                if status not in PASSING:
-                    raise error
-            except ssl.SSLCertVerificationError as failure:
-                why = failure.verify_message
-                message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
-                raise CallError(message) from failure
-            except (OSError, http.client.HTTPException) as failure:
-                self.close()
-                error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
-            pause_s = requested_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
-            if time.monotonic() + pause_s > until:
-                raise error
-            self._target.retrying(str(error), pause_s)
-            if self._target.stop.wait(pause_s):
-                raise StoppedError(str(error)) from error
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                raise CallError(f"{method} {path}: {status}: {problem}", status, reply, requested_s)
+        raise AssertionError
+
+    def _passes(self, error: Exception) -> bool | float:
+        """Whether another try may change an error, or after how many seconds; raise `StoppedError`."""
+        if not isinstance(error, CallError) or not error.passes:
+            return False
+        self._target.retrying(str(error), error.retry_s or FIRST_WAIT_S)
+        if self._target.stop.is_set():
+            raise StoppedError(str(error)) from error
+        return error.retry_s or True
 
     def _encoded(self, body: object) -> tuple[bytes | None, dict[str, str]]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
@@ -138,10 +131,21 @@ class Calls:
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, Any, float | None]:
         """Status, decoded reply, and when the server asks to be called again."""
-        line = self._open()
-        line.request(method, path, data, dict(headers))
-        response = line.getresponse()
-        raw = response.read()
+        try:
+            line = self._open()
+            line.request(method, path, data, dict(headers))
+            response = line.getresponse()
+            raw = response.read()
+        except ssl.SSLCertVerificationError as failure:
+            why = failure.verify_message
+            message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
+            error = CallError(message)
+            error.passes = False
+            raise error from failure
+        except (OSError, http.client.HTTPException) as failure:
+            self.close()
+            message = f"{method} {path}: no answer from {self._target.url}: {failure!r}"
+            raise CallError(message) from failure
         after = response.headers.get("Retry-After")
         try:
             if response.headers.get("Content-Encoding") == "gzip":

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import functools
 import gc
-import gzip
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from litestar.openapi.spec.enums import OpenAPIType
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from overwatch import __version__
+from overwatch.deflate import fast_zlib
 from overwatch.platform import return_memory_soon
 from overwatch.sdk import Run
 from overwatch_rl.rollouts import queue, wire
@@ -122,7 +122,7 @@ class Api:
         reply = msgspec.structs.replace(reply, batch=[msgspec.Raw(bodies[item]) for item in items])
         body, headers = msgspec.json.encode(reply), {"Vary": "Accept-Encoding"}
         if len(body) >= PACKED_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
-            body, headers["Content-Encoding"] = await asyncio.to_thread(gzip.compress, body, 1), "gzip"
+            body, headers["Content-Encoding"] = await asyncio.to_thread(_packed, body), "gzip"
         try:
             delivery = Delivery(connection)
         except OSError:
@@ -312,6 +312,12 @@ HANDLERS: Final = (
     _shown("/info", queue.info, wire.Info),
     _shown("/status", queue.status, wire.Status),
 )  # fmt: skip
+
+
+def _packed(body: bytes) -> bytes:
+    """A body as gzip, at the lowest level: digits are packed to a third by it."""
+    stream = fast_zlib.compressobj(1, fast_zlib.DEFLATED, 31)
+    return stream.compress(body) + stream.flush()
 
 
 def _json(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -370,6 +371,43 @@ def test_what_is_not_served_names_what_is() -> None:
         assert "there is no run 'r'" in (await server.get(status=404))["error"]
         assert "there is no run" in (await server.query("GET", "/api/v1/runs/%ED%A0%80", None, 404))["error"]
         assert (await server.query("GET", "/healthz"))["status"] == "ok"
+
+    served(check)
+
+
+def test_guessed_tokens_are_slowed_down() -> None:
+    """By this peer, whichever address it asks; a right token comes in all the same."""
+
+    async def check(server: Served) -> None:
+        for number in range(5):
+            headers = {"Authorization": f"Bearer wrong-{number}"}
+            await server.query("GET", f"/api/v1/{number}", None, 401, headers=headers)
+        again = {"Authorization": "Bearer wrong-5"}
+        assert "too many wrong tokens" in (await server.get(status=429, headers=again))["error"]
+        await server.get(status=404, headers={"Authorization": f"Bearer {TOKENS['reader']}"})
+
+    served(check, tokens=TOKENS)
+
+
+def test_answers_are_as_the_document_describes_them() -> None:
+    """Every address with its method; the bodies of a run and of what became of a command."""
+
+    async def check(server: Served) -> None:
+        document = await server.query("GET", "/openapi.json")
+        found = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+        assert found == {(method, path.replace(":str}", "}")) for method, path, _ in ROUTES}
+        made = await server.create()
+        await server.beat()
+        for name, answer in (
+            ("RunRecord", made),
+            ("RunRecord", await server.get()),
+            ("CommandRecord", await server.post("/pause", None, 201)),
+            ("Heartbeat", {"run_id": "r", "status": "running", "step": 1}),
+        ):
+            schema = {**document["components"]["schemas"][name], "components": document["components"]}
+            jsonschema.validate(answer, schema)
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate({}, schema)
 
     served(check)
 

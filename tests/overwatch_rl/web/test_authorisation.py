@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.authorisation import AGAIN_S, MOST_WRONG, Authorisation, Throttle
 
 TOKEN = "a-long-enough-token"  # noqa: S105 of the test
 
@@ -83,3 +83,16 @@ def test_each_role_has_a_token_of_its_own() -> None:
     assert Authorisation("127.0.0.1", {}).role({"Host": "localhost"}) is None
     with pytest.raises(ValueError, match="two of operator, reader have the same token; use one for each"):
         Authorisation("127.0.0.1", dict.fromkeys(tokens, TOKEN))
+
+
+def test_a_peer_that_guesses_has_to_wait() -> None:
+    """Another does not; who repeats one wrong token guesses nothing; time forgets."""
+    now = [0.0]
+    throttle = Throttle(lambda: now[0])
+
+    assert [throttle.wrong("a", "same") for _ in range(9)] == [0.0] * 9
+    waits = [throttle.wrong("a", f"guess-{number}") for number in range(MOST_WRONG + 1)]
+    assert waits == [0.0] * (MOST_WRONG - 1) + [AGAIN_S] * 2
+    assert throttle.wrong("a", "same") == throttle.wrong("b", "guess") == 0.0
+    now[0] = AGAIN_S
+    assert throttle.wrong("a", "guess-9") == 0.0
