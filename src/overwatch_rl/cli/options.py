@@ -16,6 +16,7 @@ def options_of(model: type[BaseModel]) -> Callable[[C], C]:
     """Give a command an option for each field of a model, in their order."""
 
     def decorate(command: C) -> C:
+        """Add the options from the last to the first."""
         for name, field in reversed(model.model_fields.items()):
             flag = f"--{name.replace('_', '-')}"
             is_switch = field.annotation is bool

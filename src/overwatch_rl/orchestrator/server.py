@@ -257,6 +257,7 @@ def run(config: OrchestratorConfig, echo: Callable[[str], None]) -> int:
     store = Store(config.store)
 
     async def serve(tower: Run | None) -> int:
+        """Serve until a signal, and return its number."""
         service = Orchestrator(store, Telemetry(tower), pace=config.pace)
         app = orchestrator_application(service, config.authorisation, config.read_s)
         async with (

@@ -394,6 +394,7 @@ def run(config: RolloutsConfig, echo: Callable[[str], None]) -> int:
     return_memory_soon()
 
     async def serve(tower: Run | None) -> int:
+        """Serve until a signal, and return its number."""
         service = Service(Store(config.store, config.limits), Telemetry(tower))
         await service.begin()
         gc.freeze()

@@ -102,6 +102,7 @@ class Gateway:
         began, status = time.perf_counter(), 0
 
         async def sent(message: Message) -> None:
+            """Note the status."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -154,6 +155,7 @@ def _whole(body: bytes, receive: Receive) -> Receive:
     messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_next() -> Any:
+        """Return the body, then what else comes."""
         return messages.pop() if messages else await receive()
 
     return receive_next
@@ -170,7 +172,10 @@ def application(title: str, handlers: Sequence[HTTPRouteHandler], rules: Rules, 
     bearer = SecurityScheme(type="http", scheme="bearer")
 
     def measured(app: ASGIApp) -> ASGIApp:
+        """Return an application whose handlers are measured."""
+
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+            """Open a span around the handler."""
             traceparent = Headers.from_scope(scope).get("traceparent")
             with rules.span(traceparent, str(scope["route_handler"]).rpartition(".")[2]):
                 await app(scope, receive, send)
@@ -178,10 +183,12 @@ def application(title: str, handlers: Sequence[HTTPRouteHandler], rules: Rules, 
         return middleware
 
     def role(request: Request[Any, Any, Any]) -> str:
+        """The caller's."""
         found: str = request.scope["state"]["role"]
         return found
 
     def provided() -> Any:
+        """The service."""
         return service
 
     litestar = Litestar(
@@ -211,7 +218,7 @@ def _guard(connection: ASGIConnection[Any, Any, Any, Any], handler: Any) -> None
     """Raise where an address is for other roles."""
     roles, role = handler.opt.get("roles"), connection.scope["state"].get("role")
     if roles and role != LOCAL and role not in roles:
-        place = f"{connection.scope['method']} {connection.scope['path']}"  # type: ignore[typeddict-item]
+        place = f"{getattr(connection, 'method', '')} {connection.url.path}"
         raise RefusedError(f"{place} is for the token of {' or '.join(roles)}, this is {role}'s", status=403)
 
 

@@ -21,6 +21,7 @@ def retrying(patience_s: float, passes: Callable[[Exception], bool | float]) -> 
     until = time.monotonic() + patience_s
 
     def decide(error: Exception) -> bool | float:
+        """Try again as long as there is time."""
         found = passes(error)
         wait_s = FIRST_WAIT_S if found is True else float(found)
         return found if time.monotonic() + wait_s < until else False

@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
         """The cap."""
         return self.limits.most
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
         super().connection_made(transport)
         self.app_state = {"connection": self}
@@ -186,6 +186,7 @@ async def repeated(work: Callable[[], Awaitable[None]], every_s: float = SWEEP_S
     """Do a piece of work again and again until the context ends: the border of a task that must not end."""
 
     async def repeat() -> None:
+        """Until it is cancelled."""
         while True:
             try:
                 await work()
