@@ -394,9 +394,11 @@ class _Seen:
         columns = {name: torch.stack([terms[name] for terms in self._terms]) for name in self._terms[0]}
 
         def mean(name: str, first: int = 0) -> Tensor:
+            """Return the mean over tokens from an epoch on."""
             return ratio(columns[name][first:].sum(), tokens[first:].sum())
 
         def most(values: Tensor) -> Tensor:
+            """Return the largest of live tokens."""
             return torch.where(live > 0, values, -torch.inf).max()
 
         last = (config.epochs - 1) * config.minibatches

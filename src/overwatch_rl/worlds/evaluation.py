@@ -77,6 +77,7 @@ def always_wait(spec: ActionSpec) -> Act:
     """Choose the first operation for ever, or the middle of the box."""
 
     def act(observation: Observation) -> Tensor:
+        """Return an action for each env."""
         """N zeros, or the middle."""
         if isinstance(spec, Box):
             low, high = _bounds(spec)

@@ -329,6 +329,7 @@ def _boxed(spec: ObservationSpec, shape: tuple[int, ...]) -> _Sight:
     is_turned = len(shape) == 3 and spec.shape != shape  # rows, columns, colours
 
     def features(seen: Any) -> Tensor:
+        """Return observations as rows of features, shape (N, ...)."""
         array = np.asarray(seen).astype(kind, copy=False)
         arranged = np.moveaxis(array, -1, 1) if is_turned else array
         return torch.from_numpy(np.ascontiguousarray(arranged.reshape(len(array), *spec.shape)))
@@ -341,9 +342,11 @@ def _actions(name: str, space: Any) -> tuple[ActionSpec, Callable[[np.ndarray], 
     from gymnasium import spaces
 
     def labels(count: int, start: int) -> tuple[str, ...]:
+        """Return the words of so many choices."""
         return tuple(str(start + number) for number in range(count))
 
     def factored(counts: list[int], starts: list[int]) -> Factored:
+        """Return a head for each part of an action."""
         heads = tuple(
             Head(name="op" if number == 0 else f"arg{number}", labels=labels(count, start))
             for number, (count, start) in enumerate(zip(counts, starts, strict=True))
@@ -361,6 +364,7 @@ def _actions(name: str, space: Any) -> tuple[ActionSpec, Callable[[np.ndarray], 
             low, high = (end.flatten().astype(np.float32) for end in (space.low, space.high))
 
             def boxed(taken: np.ndarray) -> np.ndarray:
+                """Return actions within the space's bounds, in its shape."""
                 within: np.ndarray = np.clip(taken, low, high).astype(space.dtype)
                 return within.reshape(-1, *space.shape)
 

@@ -29,6 +29,7 @@ def greedy(wanted: tuple[int, ...]) -> Act:
     actions = {move: number for number, move in enumerate(MOVES.values())}
 
     def act(observation: Observation) -> Tensor:
+        """Return a step towards the nearest food."""
         views = observation.features
         size = views.shape[1]
         offsets = torch.arange(size, device=views.device) - size // 2
