@@ -135,7 +135,7 @@ class Transition:
     germinated: Tensor  # N K bool
     fossilised: Tensor  # N K bool
     auto_pruned: Tensor  # N K bool, pruned because it held too long
-    refused: Tensor  # N bool, a gate that the action asked refused
+    refused: Tensor  # N bool, a gate that the action asked for refused
     stage_before: Tensor  # N K int64
     age_before: Tensor  # N K int64
     alpha_before: Tensor  # N K float32
@@ -180,7 +180,7 @@ class Lifecycle:
         self._clear()
 
     def facts(self) -> dict[str, Tensor]:
-        """Every slot after the step, N K each, and the gate that each env asked, N each; copies."""
+        """Every slot after the step, N K each, and the gate that each env asked for, N each; copies."""
         return {
             "slot_stage": self.stage.to(torch.uint8),
             "slot_blueprint": self.blueprint.to(torch.int16),
@@ -260,10 +260,10 @@ class Lifecycle:
         aimed = legal & one_hot(action.slot, self.stage.shape[1])
         retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
         pruned = aimed & (action.op == Op.PRUNE)[:, None]
-        asked = aimed & ~retargeted & ~pruned
+        requested = aimed & ~retargeted & ~pruned
         failed = self._failed()
-        passed = asked & (failed == 0)
-        self._record_gate(asked, failed)
+        passed = requested & (failed == 0)
+        self._record_gate(requested, failed)
         self._act(action, passed, retargeted, pruned)
         self._move_alpha()
         is_faded = self.within(Stage.BLENDING) & (self.alpha_end == 0) & (self.alpha_left == 0)
@@ -274,7 +274,7 @@ class Lifecycle:
             germinated=changed & self.within(Stage.GERMINATED),
             fossilised=changed & self.within(Stage.FOSSILISED),
             auto_pruned=changed & (self._reason == _code(TOO_LONG)),
-            refused=(asked & ~passed).any(dim=1),
+            refused=(requested & ~passed).any(dim=1),
             **{f"{name}_before": value for name, value in before.items()},
         )
 
@@ -295,7 +295,7 @@ class Lifecycle:
         self.age = self.age + 1
         self.life = torch.where(self.blueprint >= 0, self.life + 1, 0)
 
-    def _record_gate(self, asked: Tensor, failed: Tensor) -> None:
+    def _record_gate(self, requested: Tensor, failed: Tensor) -> None:
         """Record the gate that each env's action asks (N K bool, one slot at most) and what `failed`."""
         codes = self._of_stage({gate.before: place for place, gate in enumerate(GATES, start=1)})
         readings = {"health": self.health, "alpha": self.alpha, "contribution": self.contribution}
@@ -303,14 +303,14 @@ class Lifecycle:
         for gate in GATES:
             if gate.score:
                 score = torch.where(self.within(gate.before), readings[gate.score], score)
-        is_asked, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
+        is_requested, slot = requested.any(dim=1), requested.to(torch.uint8).argmax(dim=1)
 
         def at_slot(values: Tensor, absent: float) -> Tensor:
-            """N: of N K the value of the asked slot."""
-            return torch.where(is_asked, values.gather(1, slot[:, None]).squeeze(1), absent)
+            """N: of N K the value of the slot whose gate is requested."""
+            return torch.where(is_requested, values.gather(1, slot[:, None]).squeeze(1), absent)
 
         self._gate, self._gate_failed = at_slot(codes, 0), at_slot(failed, 0)
-        self._gate_slot = torch.where(is_asked, slot, 0)
+        self._gate_slot = torch.where(is_requested, slot, 0)
         self._gate_score = at_slot(score, torch.nan)
 
     def _act(self, action: Action, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
