@@ -19,7 +19,7 @@ import yaml
 
 from overwatch.collector.components import ROOTS, component_of, sections
 from overwatch.collector.setting_types import Secret, redact, texts_in
-from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
+from overwatch.collector.settings import SNAPSHOTS, CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
 from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.regular import SMALL_BYTES
@@ -87,6 +87,12 @@ def looked_at(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, 
     for item in sets:
         one = _tried(faults, partial(_one, item))
         data, given = _merge(data, one, "", replace=False), _merge(given, one, "", replace=False)
+    if isinstance(exporters := given.get("exporters"), dict) and not _names(given, _PIPELINES):
+        # Who writes no pipelines means the shipped one, with each notifier that has somewhere to send.
+        line = data["service"]["pipelines"][SNAPSHOTS]["exporters"]
+        line += [
+            name for name, one in exporters.items() if isinstance(one, dict) and one.keys() & {"url", "argv"}
+        ]
     kind = msgspec.inspect.type_info(file_type())
     spare = _expand_all(_parse(shipped(), "the shipped configuration"), kind, "", _Faults())
     data = _expand_all(_known(data, kind, "", faults), kind, "", faults)

@@ -225,6 +225,35 @@ def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> No
     assert (hook.per_minute, hook.timeout_s) == (5, 4)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "exporters: {webhook/a: {url: 'http://a/'}, webhook/b: {}, command: {argv: [x]}}",
+            ("prometheus", "snapshots", "webhook/a", "command"),
+        ),
+        (
+            (
+                "exporters: {webhook: {url: 'http://a/'}}\n"
+                "service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator]},\n"
+                "  snapshots: {receivers: [aggregator], exporters: [prometheus]}}}"
+            ),
+            ("prometheus",),
+        ),
+    ],
+)
+def test_a_notifier_that_is_configured_works_where_no_pipelines_are(
+    tmp_path: Path, text: str, expected: tuple[str, ...]
+) -> None:
+    """One address is enough; who writes pipelines has named what is in them."""
+    file = tmp_path / "overwatch.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    snapshots = load(file, []).service.pipelines.snapshots
+    assert snapshots is not None
+    assert snapshots.exporters == expected
+
+
 def test_what_is_no_yaml_is_reported_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
     """The place is enough; the text around it may be a token."""
     text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"

@@ -74,7 +74,11 @@ def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics")
         return _parquet(run_history, out, table)
     with _text(out) as file:
         if fmt == "openmetrics":
-            return _texts(file, openmetrics(run_history))
+            values = 0
+            for text, count in openmetrics(run_history):
+                file.write(text)
+                values += count
+            return values
         return write_csv(file, [run_history], table)
 
 
@@ -100,14 +104,6 @@ def _text(out: Path) -> Iterator[IO[str]]:
             yield file
         finally:
             file.detach()
-
-
-def _texts(file: IO[str], texts: Iterator[tuple[str, int]]) -> int:
-    values = 0
-    for text, count in texts:
-        file.write(text)
-        values += count
-    return values
 
 
 def write_csv(file: IO[str], histories: Iterable[RunHistory], table: str, *, is_guarded: bool = True) -> int:
@@ -206,11 +202,8 @@ def openmetrics(run_history: RunHistory) -> Iterator[tuple[str, int]]:
         for member in members:
             family.samples += _family_samples(run_history, member, name + ("_total" if counts else ""))
         text: bytes = generate_latest(Families([family]))  # type: ignore[no-untyped-call]
-        yield text.decode().removesuffix(_END), len(family.samples)
-    yield _END, 0
-
-
-_END: Final = "# EOF\n"
+        yield text.decode().removesuffix("# EOF\n"), len(family.samples)
+    yield "# EOF\n", 0
 
 
 def _family_samples(run_history: RunHistory, curve: Curve, name: str) -> Iterator[samples.Sample]:

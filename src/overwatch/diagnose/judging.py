@@ -1,10 +1,9 @@
 """How runs are judged: the configuration, and what is made of it once.
 
-An unknown name is an error with the nearest known one; the same configuration judges the same way, live and
+An unknown name is an error with those that are known; the same configuration judges the same way, live and
 in a replay. Must not know where a configuration comes from, or YAML.
 """
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -56,16 +55,11 @@ def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Itera
             at=state.first_at,
             message=f"installed factors failed: {stated}",
             hint="envs are judged without it in this run; report it to its author, or set its weight to 0",
-            factors=tuple(sorted(failed)),
         )
 
 
 def unknown(config: DiagnosisConfig) -> Iterator[tuple[str, str]]:
     """What a configuration names and this machine does not have, as (path, what is wrong and what to do)."""
-    installed = plugin_names()
-    for name in config.plugins:
-        if name not in installed:
-            near = difflib.get_close_matches(name, installed, 1)
-            there = f"installed are {', '.join(installed)}" if installed else "none is installed"
-            hint = f"did you mean {near[0]!r}?" if near else there
-            yield f"diagnosis.plugins.{name}", f"no installed plugin gives this factor; {hint}"
+    there = plugin_names()
+    for name in sorted(config.plugins.keys() - there):
+        yield f"diagnosis.plugins.{name}", f"no installed plugin gives this; there is {', '.join(there)}"

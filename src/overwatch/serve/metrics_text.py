@@ -88,20 +88,21 @@ _CONSTANT: Final = {row.name: {label_name(key): word for key, word in row.attrib
 class FamilyBuilder:
     """A page without its text: the families of all runs, up to a number of series."""
 
-    __slots__ = ("_families", "_room", "dropped")
+    __slots__ = ("_families", "dropped", "room")
 
     def __init__(self, most: int = sys.maxsize) -> None:
         self._families: dict[str, Family] = {}
-        self._room = most
+        self.room = most
+        """For how many series there is room."""
         self.dropped = 0
         """Series that had no room."""
 
     def _add(self, name: str, kind: str, asks: str, samples: Sequence[Sample]) -> None:
         """Add samples to a family, where there is room for all of them."""
-        if self._room < len(samples):
+        if self.room < len(samples):
             self.dropped += len(samples)
             return
-        self._room -= len(samples)
+        self.room -= len(samples)
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = Family(name, asks, kind)

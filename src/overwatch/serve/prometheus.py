@@ -146,15 +146,14 @@ class RunPage:
         for run_id in sorted(chosen, key=lambda run: (_age_s(chosen[run]), run)):
             self._run(builder, run_id, chosen[run_id])
         self._dropped += builder.dropped
-        found = list(builder.families())
-        yield from found
-        about, series = FamilyBuilder(), sum(len(family.samples) for family in found)
-        asks = "How many series of runs are on this page?"
-        about.gauge("overwatch_prometheus_series", asks, NO_LABELS, series)
-        asks = "How many series of runs may be on this page?"
-        about.gauge("overwatch_prometheus_series_limit", asks, NO_LABELS, self._limits.most_series)
-        asks = "How many series have no room on this page?"
-        about.gauge("overwatch_prometheus_series_dropped", asks, NO_LABELS, builder.dropped)
+        yield from builder.families()
+        about, most = FamilyBuilder(), self._limits.most_series
+        for name, asks, value in (
+            ("", "How many series of runs are on this page?", most - builder.room),
+            ("_limit", "How many series of runs may be on this page?", most),
+            ("_dropped", "How many series have no room on this page?", builder.dropped),
+        ):
+            about.gauge(f"overwatch_prometheus_series{name}", asks, NO_LABELS, value)
         asks = "How many series had no room, over all pages so far?"
         about.counter("overwatch_prometheus_dropped_series", asks, NO_LABELS, self._dropped)
         yield from about.families()

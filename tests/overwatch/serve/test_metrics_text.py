@@ -58,17 +58,6 @@ def test_an_exemplar_with_long_labels_is_none() -> None:
     assert exemplar_of({"a": "\x1b" * 22}, 1.0, 1.0) is None
 
 
-@pytest.mark.parametrize("value", [0.1, 1e300, 5e-324, -0.0, 2.0**53, 1 / 3])
-def test_numbers_keep_all_their_digits(value: float) -> None:
-    """What is read is what was written."""
-    builder = FamilyBuilder()
-    builder.gauge("x", "What?", {}, value)
-    (read,) = plain_text(page(builder.families())[0].decode())
-
-    assert math.copysign(1, read.samples[0].value) == math.copysign(1, value)
-    assert read.samples[0].value == value
-
-
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_is_absent_or_not_finite_has_no_sample(value: float | None) -> None:
     """It never looks like a number."""
