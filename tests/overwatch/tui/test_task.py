@@ -39,7 +39,7 @@ def _alarms(terminal: Terminal) -> dict[str, str]:
 def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tuple[int, int]) -> None:
     """Without a key: lane, env and storm with their words. With one: why, evidence, what to do."""
     with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "48"], size=size) as terminal:
-        terminal.until("OVERWATCH", "BOARD", "is throttled (thermal)", "crashed at step", "culls in 60s")
+        terminal.until("OVERWATCH", "BOARD", "thermal throttle", "crashed at step", "culls in 60s")
         terminal.until("REPLAY paused")
         opens = {"throttle": "1", "crash": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)
         shows = {
