@@ -41,7 +41,7 @@ def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tupl
     with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "48"], size=size) as terminal:
         terminal.until("OVERWATCH", "BOARD", "thermal throttle", "crashed at step", "culls in 60s")
         terminal.until("REPLAY paused")
-        opens = {"throttle": "1", "crash": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)
+        opens = {"crash": "1", "throttle": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)
         shows = {
             "throttle": ("thermal-throttle", "because", "raise the fan curve"),
             "crash": ("why", "CRASHED", "of 64"),
