@@ -58,7 +58,7 @@ def runbook_of_row(row: Metric) -> Runbook:
 
 
 def runbook(code: str) -> Runbook | None:
-    """The text about a finding; `None` for a code that is none."""
+    """Return the text about a finding; `None` for a code that no finding has."""
     if code in RUNBOOKS:
         return RUNBOOKS[code]
     short = code.removeprefix("policy-").replace("-", "_")
