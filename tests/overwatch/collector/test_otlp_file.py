@@ -323,7 +323,7 @@ def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: 
         shown = eventually(
             lambda: b"overwatch_recording_bytes" in (page := own_metrics(service)) and page, PATIENCE_S
         )
-        assert b'overwatch_recording_run_budget_bytes{exporter="otlp_file"} 8388608.0' in shown
+        assert b'overwatch_recording_run_budget_bytes{exporter="otlp_file"} 8.388608e+06' in shown
         assert b'overwatch_recording_run_bytes{exporter="otlp_file",rl_run_id="run-a"}' in shown
 
     live = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
