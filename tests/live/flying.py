@@ -82,7 +82,7 @@ class Program:
 FLIGHT = "overwatch_rl.cli"
 
 
-def run(programs: Sequence[Program], folder: Path) -> tuple[Path, set[str]]:
+def fly(programs: Sequence[Program], folder: Path) -> tuple[Path, set[str]]:
     """Run all of them, some at once, into one collector; where its recording lies.
 
     And which were left out, since this machine gives them no disk or control group of their own.
